@@ -30,7 +30,7 @@ EACH = "Repeat it, or give a list, for one run with each value."
 
 
 class Commands(click.Group):
-    """A command whose extra is missing says so in one line."""
+    """A group that reports a missing extra in one line."""
 
     def invoke(self, context: click.Context) -> Any:
         try:
@@ -43,7 +43,7 @@ class Commands(click.Group):
 @click.version_option(isrlab.__version__, message="isrlab %(version)s")
 def main() -> None:
     """How Apache Kafka keeps replicas in sync, version by version."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # Windows: not all characters have a code there
+    if isinstance(sys.stdout, io.TextIOWrapper):  # Windows cannot encode all characters
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
@@ -51,7 +51,7 @@ main.add_command(make_page)
 
 
 def _use_master(context: click.Context, option: click.Parameter, master: str | None) -> None:
-    """Let the kernels of the notebooks know the master, if it is one."""
+    """Pass a valid master to the kernels of the notebooks."""
     if master:
         try:
             require_master(master)
@@ -130,7 +130,7 @@ def make_report(
 @click.argument("arguments", nargs=-1, metavar="[DIR] [OPTION OF JUPYTERLAB]...")
 @click.option("--copy-only", is_flag=True, help="Do not open JupyterLab.")
 def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
-    """Copy the notebooks and their data to DIR (isrlab-workbook), and open JupyterLab there.
+    """Copy the notebooks and data to DIR (default: isrlab-workbook), and open JupyterLab there.
 
     Run with a newer isrlab, it adds what is new, and never replaces a file that you changed:
     rename or delete yours to get the new one.
@@ -174,7 +174,7 @@ def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
 @click.option("--unclean/--no-unclean", default=None,
     help="unclean.leader.election.enable. Default: as reported, else that of the release.")
 @click.option("--zookeeper/--kraft", default=None,
-    help="How brokers of 3.3 to 3.9 are run. Default: as reported, else the worse of both.")
+    help="The mode of brokers 3.3 to 3.9. Default: as reported, else the worse of the two.")
 @click.option("--zone", "zones", default="", metavar="1=a,2=b,...|FILE",
     help="The zone of each broker.")
 @click.option("--restart", multiple=True, metavar="3|3,4|zone=a",
@@ -218,7 +218,7 @@ def check_cluster(*, as_json: bool, watch: float | None, **how: Any) -> None:
         if watch is None:
             sys.exit(command.tell(how, as_json, False))
         if how["path"] == "-":
-            raise CheckError("--watch cannot read the standard input again")
+            raise CheckError("--watch cannot reread standard input (-); name a file or a cluster")
         sys.exit(command.watch(lambda: command.tell(how, as_json, True), watch))
     except CheckError as error:
         _stop(str(error), 2)
@@ -237,7 +237,7 @@ def check_cluster(*, as_json: bool, watch: float | None, **how: Any) -> None:
     help="min.insync.replicas. Default: as logged.")
 @click.option("--evidence", "full", is_flag=True, help="Every line of the evidence, in full.")
 @click.option("--anonymous", is_flag=True,
-    help="Stable names instead of those of hosts, topics, clients, addresses and paths.")
+    help="Replace the names of hosts, topics, clients, addresses and paths by stable ones.")
 @click.option("--csv", "form", flag_value="csv", help="A row for each incident.")
 @click.option("--json", "form", flag_value="json", help="Everything, as JSON.")
 @click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
@@ -246,7 +246,7 @@ def check_cluster(*, as_json: bool, watch: float | None, **how: Any) -> None:
     help="Instead: the history of this partition as a scenario, and when its loss was decided.")
 @click.option("--follow", type=click.FloatRange(0), is_flag=False, flag_value=5,
     metavar="[SECONDS]",
-    help="Read on every SECONDS (5); report when an incident opens, and when it is over.")
+    help="Read again every SECONDS (5); report when an incident begins, and when it is over.")
 @click.pass_context
 def read_logs(context: click.Context, log_dir: str, *, form: str | None, since: str | None,
     until: str | None, topic: str | None, broker: int | None, follow: float | None, full: bool,
@@ -275,7 +275,7 @@ def read_logs(context: click.Context, log_dir: str, *, form: str | None, since: 
     from isrlab.logs.reader import LogDirError
     from isrlab.logs.reader.files import stored
 
-    gc.set_threshold(100_000)  # rows are many and refer to none: there is nothing to collect
+    gc.set_threshold(100_000)  # there are many rows without references: nothing to collect
     try:
         how["window"] = chosen(since, until, topic, broker)
         if follow is not None:
@@ -286,7 +286,7 @@ def read_logs(context: click.Context, log_dir: str, *, form: str | None, since: 
         if name is not None:
             sys.exit(command.tell_when_decided(path, name, **how))
         sys.exit(command.tell(path, command.OutputOptions(form, page, full, anonymous), **how))
-    except BrokenPipeError:  # the reader of a pipe has seen enough
+    except BrokenPipeError:  # the reader of a pipe has closed it
         raise
     except (LogDirError, OSError, ValueError) as error:
         _stop(printable(str(error)), 2)
@@ -299,7 +299,7 @@ def read_logs(context: click.Context, log_dir: str, *, form: str | None, since: 
 @click.option("--version", "version", metavar="V", help="Play it under the rules of this release.")
 @click.option("--trace", is_flag=True, help="Also show every message.")
 @click.option("--decided", "mix", is_flag=False, flag_value="", metavar="['kill=2 power=1']",
-    help="Instead: how likely a promise breaks after each step, if chance goes on with this mix.")
+    help="Instead: how likely a promise is to break after each step, with this mix of faults.")
 @click.option("--property", "promise", default="committed_records_survive", show_default=True)
 def play(file: IO[str], version: str | None, trace: bool, mix: str | None, promise: str) -> None:
     """Play a scenario (a file, or - for standard input) and print what happens.
@@ -320,7 +320,7 @@ def play(file: IO[str], version: str | None, trace: bool, mix: str | None, promi
             click.echo(decided.decided(text, version, promise, shares, jobs=JOBS).table)
             return
         run = scenario.play(text, version=version)
-        if trace:  # only a second time, so that an error names the line of the file
+        if trace:  # replay with the trace, so that an error above names the line of the file
             run = scenario.play("trace on\n" + text, version=version)
     except (scenario.ScriptError, ValueError) as error:
         _stop(f"{file.name}: {error}", 2)
@@ -331,12 +331,12 @@ def play(file: IO[str], version: str | None, trace: bool, mix: str | None, promi
 # fmt: off
 @main.command(help=SEARCH)
 @click.argument("budgets", nargs=-1, metavar="[BUDGET=N]...")
-@click.option("--property", "name", metavar="NAME", help="The promise; with --all, if one only.")
+@click.option("--property", "name", metavar="NAME", help="The promise. Default with --all: any.")
 @click.option("--version", "version", default="0.10.2", show_default=True, metavar="V")
 @click.option("--unless", metavar="V", help="A release in which the schedule must be harmless.")
 @click.option("--partition", default="partition replicas=1,2", show_default=True, metavar="LINE")
-@click.option("--power", "faults", multiple=True, type=click.Choice(POWERS), help="More faults.")
-@click.option("--word", "words", multiple=True, metavar="COMMAND", help="Only these commands.")
+@click.option("--power", "faults", multiple=True, type=click.Choice(POWERS), help="Extra faults.")
+@click.option("--word", "words", multiple=True, metavar="COMMAND", help="Draw only these commands.")
 @click.option("--seeds", default=2_000, show_default=True, type=click.IntRange(1), metavar="N")
 @of_all
 def search(
@@ -345,7 +345,7 @@ def search(
 ) -> None:
     try:
         if (unless or faults or words) if all_ else (budgets or how["resume"]):
-            raise ValueError("budgets go with --all; --unless, --power and --word without it")
+            raise ValueError("BUDGET and --resume need --all; --unless, --power, --word exclude it")
         if all_:
             from isrlab.search import everything
             sys.exit(everything.search_all(version, partition, budgets, name=name, **how))

@@ -126,7 +126,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
         try:
             options = _read("%%scenario", line, version={"type": str}, name={"default": "run"})
             if not options.name.isidentifier():
-                raise ValueError(f"{options.name!r} is no name of a variable")
+                raise ValueError(f"{options.name!r} is not the name of a variable")
             run = scenario.play(cell, version=options.version)
         except (ValueError, NotSettledError) as error:
             print(error)

@@ -147,7 +147,7 @@ def require_master(master: str) -> None:
     """
     match = _MASTER.fullmatch(master)
     if not match:
-        raise MasterError(f"{master!r} is no Spark master; valid: {MASTER_FORMS}")
+        raise MasterError(f"{master!r} is not a Spark master; valid: {MASTER_FORMS}")
     addresses = (match["addresses"] or "").split(",")
     if match["server"]:
         addresses = [f"{match['server']}:{match['port'] or CONNECT_PORT}"]

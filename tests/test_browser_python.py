@@ -203,7 +203,7 @@ def test_archives_are_read_within_limits(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "not one byte"),
+        (b"", "files are empty"),
         (b"\x89PNG\r\n\x1a\n" + bytes(200), "no readable log file"),
         (
             b"Topic: orders Partition: 0 Leader: 1 Replicas: 1,2 Isr: 1,2\nTopic: or",

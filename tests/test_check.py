@@ -418,7 +418,7 @@ def test_a_cluster_that_does_not_answer_is_one_sentence():
     arguments = ["check", "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.5"]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
-    assert result.output.startswith("isrlab: 127.0.0.1:1 gave no full answer within 0.5 s")
+    assert result.output.startswith("isrlab: 127.0.0.1:1 gave no complete answer within 0.5 s")
     assert result.output.count("\n") == 1
 
 
@@ -446,7 +446,7 @@ def test_tls_that_fails_is_one_sentence(config, says, tmp_path):
         result = CliRunner().invoke(main, [*arguments, "--command-config", str(file)])
         server.shutdown()
     assert result.exit_code == 2 and result.output.count("\n") == 1
-    assert result.output.startswith(f"isrlab: {where} gave no full answer within 1 s") and (
+    assert result.output.startswith(f"isrlab: {where} gave no complete answer within 1 s") and (
         says in result.output
     )
 

@@ -92,7 +92,7 @@ def test_a_verdict_turns_with_the_rule(monkeypatch):
         ("isr_shrink <", "isr_shrink lag=1 <", "alone: .* no 'lag'; known: run, ts_ms"),
         ("isr_shrink <", "isr_shrink script=x <", "alone: no scenario 'x'; .* file: none"),
         ("isr_shrink <", "isr_shrink lag_clock=SLOW <", "alone: lag_clock has no form 'SLOW'"),
-        ("claimed: yes", "claimed: yes; later no", "alone: 'later no' is no change such as"),
+        ("claimed: yes", "claimed: yes; later no", "alone: 'later no' is not a change such as"),
         ("claimed: yes", "claimed: yes\n  releases: from 7.3", "alone: unknown Kafka .* '7.3'"),
         ("claimed: yes", "cases: [[a, yes]]", "alone: a case is .situation, claimed, measure."),
         ("  gives: |", "  gives: >", "gives: each statement, and the evidence, ends"),

@@ -58,11 +58,11 @@ def test_versions_lists_every_generation_and_the_change_of_each_rule():
         (["report", "-f", "/nonexistent.yaml"], "'/nonexistent.yaml' does not exist"),
         (["report", "01", "--grid", __file__], "--grid takes no NAME"),
         (["report", "--out", __file__], "is a file"),
-        (["report", "--master", "spark:/host"], "'spark:/host' is no Spark master; valid: local, "),
+        (["report", "--master", "spark:/host"], "'spark:/host' is not a Spark master; valid: lo"),
         (["report", "--master", "local[0]"], "valid: local, local[N], local[*], spark://host:port"),
         (["report", "--master", "spark://127.0.0.1:1"], "no Spark master answers at spark://127"),
         (["report", "--master", "sc://127.0.0.1:1/;x=y"], "no Spark master answers at sc://127"),
-        (["report", "--master", "sc://"], "'sc://' is no Spark master; valid: local, "),
+        (["report", "--master", "sc://"], "'sc://' is not a Spark master; valid: local, "),
         (["play", "/nonexistent.txt"], "'/nonexistent.txt': No such file"),
     ],
 )

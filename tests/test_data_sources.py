@@ -292,7 +292,7 @@ def test_a_layout_too_rare_to_be_found_can_be_given(load, tmp_path):
     [
         ({"tpoic": "t"}, f"unknown option 'tpoic'; valid: {', '.join(OPTIONS)}"),
         ({"table": "rows"}, "table 'rows'; valid: events, unread, files"),
-        ({"since": "monday"}, "'monday' is no time; write 2026-11-20T10:38:00"),
+        ({"since": "monday"}, "'monday' is not a time; write 2026-11-20T10:38:00"),
         ({"time_zone": "Mars"}, "time_zone 'Mars' is unknown"),
         ({"layout": "zzz"}, "layout 'zzz': give a line of Kafka"),
     ],

@@ -80,7 +80,7 @@ def test_settings_are_read_from_text():
 @pytest.mark.parametrize(
     ("ask", "said"),
     [
-        (lambda: fleet.settings("brokers"), "'brokers' is no setting; valid: NAME=VALUE"),
+        (lambda: fleet.settings("brokers"), "'brokers' is not a setting; valid: NAME=VALUE"),
         (lambda: SMALL.with_(partition=1), "unknown setting 'partition'; known: version, name"),
         (lambda: fleet.simulate_local([SMALL, SMALL.with_(seed=8)]), "two runs are named '0.8.2'"),
         (lambda: fleet.trace(BUSY, 60), "partition=60 out of range; valid: 0 to 59"),

@@ -68,10 +68,10 @@ def test_pauses_are_text_and_back() -> None:
 
 
 @pytest.mark.parametrize(("settings", "says"), [
-    ({"pauses": "2 15-30"}, "'2 15-30' is no pause"),
+    ({"pauses": "2 15-30"}, "'2 15-30' is not a pause"),
     ({"pauses": "stuck 2 15-30"}, "roles: fetchers, leader, down"),
     ({"pauses": "latency 2 15-30"}, "or 'latency 2 15-30 250'"),
-    ({"pauses": "down 2 15-30 250"}, "is no pause"),
+    ({"pauses": "down 2 15-30 250"}, "is not a pause"),
     ({"pauses": "down 2 30-15"}, "ends before it begins"),
     ({"assigned": "1,2,3"}, "assigned has 1 partitions; valid: partitions=4"),
     ({"assigned": "1,2 3,1 1,3 3,2"}, "replication_factor=3"),

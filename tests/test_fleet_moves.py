@@ -305,7 +305,7 @@ def test_what_cannot_be_played_is_said():
         FleetConfig(leaders="go")
     with pytest.raises(ValueError, match="broker 2 is back 5,000 ms after"):
         fleet.simulate_local(ROLLED.with_(restart_s=0, pauses="dead 2 10-15"))
-    with pytest.raises(ValueError, match="'soon' is no time"):
+    with pytest.raises(ValueError, match="'soon' is not a time"):
         FleetConfig(elections="soon")
 
 

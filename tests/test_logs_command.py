@@ -77,7 +77,7 @@ def test_every_rule_has_a_remedy_a_reason_and_words_for_its_facts():
     assert [rule.name for rule in RULES if not REMEDIES.sentence(rule.learn)] == []
     words = dict.fromkeys(("who", "losers", "partitions"), "1")
     assert all(each.then.format_map(words) for each in REMEDIES.of.values())
-    with pytest.raises(ValueError, match=r"remedies\.txt:1: 'thne x' is no line of a remedy"):
+    with pytest.raises(ValueError, match=r"remedies\.txt:1: 'thne x' is not part of a remedy"):
         Remedies("thne x")
 
 
@@ -200,7 +200,7 @@ def test_broker_0_is_a_broker_like_any_other(tmp_path):
 def test_what_is_wrong_with_the_input(tmp_path):
     assert run(tmp_path / "nowhere").exit_code == 2
     assert run(PAUSED, "--since", "yesterday").exit_code == 2
-    assert "'yesterday' is no time; write 2026-11-20T10:38:00" in run(
+    assert "'yesterday' is not a time; write 2026-11-20T10:38:00" in run(
         PAUSED, "--since", "yesterday"
     ).output  # fmt: skip
     (tmp_path / "server.log").write_text("what is this?\n" * 50)

@@ -65,7 +65,7 @@ def test_what_cannot_be_is_named(text, says):
 def test_racks_are_given_for_all_brokers_or_for_none():
     assert placement.racks_of("1=a, 2=b", {1}) == {1: "a", 2: "b"}
     assert placement.racks_of("", {2, 1}) == {1: "", 2: ""}
-    for text, says in (("1=a", "broker 2"), ("1", "'1' is no rack")):
+    for text, says in (("1=a", "broker 2"), ("1", "'1' is not a rack")):
         with pytest.raises(ValueError, match=says):
             placement.racks_of(text, {1, 2})
 

@@ -103,7 +103,7 @@ def test_it_finds_the_loss_of_a_partition_that_is_moved_and_back(version, repair
     ("words", "problem"),
     [
         (["crash=1"], "no budget 'crash'; known: produces, acks_all, crashes"),
-        (["crashes=many"], "crashes=many: a budget is a number up to 9: crashes=1"),
+        (["crashes=many"], "crashes=many: a budget is a count up to 9: crashes=1"),
         (["--version", "9.9"], "unknown Kafka version '9.9'"),
         (["--property", "luck"], "no property 'luck'; known: "),
         (["--partition", "partition replicas=1,1"], "1,1"),

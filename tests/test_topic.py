@@ -60,10 +60,10 @@ def test_each_partition_has_a_run_of_its_own() -> None:
     [
         ("produce 1", "which partition\\? p0, p1"),
         ("produce p2 1", "no partition 'p2'; there are p0, p1"),
-        ("kill p1 3", "'p1' is a partition; this is done to all of a machine's"),
+        ("kill p1 3", "'p1' is a partition; this affects all those of a machine"),
         ("pause p1 3", "'p1' is a partition"),
         ("partition p3", "the next one is p2"),
-        ("partition p2 min.insync.replicas=1", "settings of a topic stand in the line of its"),
+        ("partition p2 min.insync.replicas=1", "settings of a topic belong in the line of its"),
         ("kill 1\npartition p2", "before anything is done"),
     ],
 )

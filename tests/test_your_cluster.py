@@ -179,7 +179,7 @@ def test_a_folder_without_events_can_be_drawn(tmp_path) -> None:
 def test_a_window_is_named_by_its_times() -> None:
     assert window("1970-01-01 00:00:02", "", "t*", 3) == (2_000, None, "t*", 3)
     assert window("1970-01-01T01:00:02+01:00", None, "", None) == (2_000, None, None, None)
-    with pytest.raises(ValueError, match="'yesterday' is no time; write 20"):
+    with pytest.raises(ValueError, match="'yesterday' is not a time; write 20"):
         window("yesterday", None, None, None)
 
 

@@ -78,7 +78,7 @@ class ClusterState:
                 brokers |= {*map(int, text.split(","))}
             else:
                 known = ", ".join(self.zones) or "none (--zone 1=a,2=b,...)"
-                raise CheckError(f"{text[:40]!r} is no broker and no zone; zones: {known}")
+                raise CheckError(f"{text[:40]!r} is neither a broker nor a zone; zones: {known}")
         return self.require(brokers)
 
 
@@ -125,7 +125,7 @@ def of_text(text: str, version: str | None = None) -> ClusterState:
 
 def _missing(text: str, description: TopicsDescription) -> Iterator[str]:
     """Lines that are missing, cut or of another layout."""
-    yield from (f"{line} is no line of kafka-topics --describe"
+    yield from (f"{line} is not a line of kafka-topics --describe"
                 for line in description.others if not NOISE.match(line))  # fmt: skip
     if len({kind for kind, *_ in description.forms}) < len(description.forms):
         yield "the lines have two layouts: they come from two releases, or some are cut"
@@ -182,7 +182,7 @@ def with_options(
     zone of each broker, and whether they are run with ZooKeeper. Raises CheckError for zones of
     some brokers or of others, and for ZooKeeper where there is none."""
     if zookeeper and state.is_kraft:
-        raise CheckError("this cluster is run with KRaft, not with ZooKeeper")
+        raise CheckError("this cluster runs KRaft, not ZooKeeper")
     is_kraft = state.is_kraft if zookeeper is None else not zookeeper
     versions = [v for v in state.versions if not v.kraft or is_kraft is not False]
     if not is_kraft:  # 3.3 to 3.9 have both

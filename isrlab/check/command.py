@@ -59,7 +59,7 @@ def bytes_of(text: str | None, option: str) -> float:
     """A number of bytes such as 20MB or 500000. Raises CheckError."""
     match = re.fullmatch(r"(\d{1,15}(?:\.\d+)?) ?([kmgt]?)i?b?(?:/s)?", (text or "0").lower())
     if match is None:
-        raise CheckError(f"--{option} {text!r:.40} is no size, such as 20MB")
+        raise CheckError(f"--{option} {text!r:.40} is not a size such as 20MB")
     return float(match[1]) * UNITS[match[2]]
 
 

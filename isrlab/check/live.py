@@ -23,7 +23,7 @@ from isrlab.placement.describe import DescribedPartition
 SAME = re.compile(r"security\.protocol|sasl\.mechanism|ssl\.(ca|key|certificate)\.[a-z.]+|"
                   r"ssl\.keystore\.(location|password)|ssl\.key\.password")  # fmt: skip
 ZOOKEEPER = "zookeeper.connect"
-PROTOCOL = "inter.broker.protocol.version"  # from 4.0 on it is no setting of a broker any more
+PROTOCOL = "inter.broker.protocol.version"  # not a broker setting from 4.0 on
 KEPT = re.compile("|".join(
     [*map(re.escape, (MIN_ISR, UNCLEAN, PROTOCOL, ZOOKEEPER)), r".*throttled\.rate"]
 ))  # fmt: skip
@@ -75,7 +75,7 @@ def of_cluster(
         texts = (each.str() if hasattr(each, "str") else str(each) for each in error.args)
         reason = " ".join([*errors, *texts, "no answer"][0].split())[:240]
         limit = f"within {limit_s:g} s (--timeout)"
-        raise CheckError(f"{servers} gave no full answer {limit}: {reason}") from None
+        raise CheckError(f"{servers} gave no complete answer {limit}: {reason}") from None
 
 
 def _state(admin: Any, version: str | None, limit_s: float) -> ClusterState:

@@ -46,7 +46,7 @@ def plan_of(text: str, state: ClusterState) -> dict[str, tuple[int, ...]]:
         moves = [(f"{move['topic']}-{int(move['partition'])}", tuple(move["replicas"]))
                  for move in json.loads(text)["partitions"]]  # fmt: skip
     except (KeyError, TypeError, ValueError):
-        raise CheckError("the plan is no JSON of kafka-reassign-partitions") from None
+        raise CheckError("the plan is not JSON of kafka-reassign-partitions") from None
     known, wanted = {p.name for p in state.partitions}, dict(moves)
     for name, ids in moves:
         if name not in known:
@@ -55,7 +55,7 @@ def plan_of(text: str, state: ClusterState) -> dict[str, tuple[int, ...]]:
             raise CheckError(f"the plan gives {name} the replicas {list(ids)!r:.60}")
         state.require(ids)
     if len(wanted) < len(moves):
-        raise CheckError("the plan moves a partition twice")
+        raise CheckError("the plan lists a partition twice")
     return wanted
 
 

@@ -122,7 +122,7 @@ def pending(broker: Broker) -> PendingExpandIsr | PendingShrinkIsr:
     """The ISR change that is on its way; raises TypeError when there is none."""
     state = leader_of(broker).isr_state
     if isinstance(state, CommittedIsr):
-        raise TypeError(f"broker {broker.id} has no ISR change on its way")
+        raise TypeError(f"broker {broker.id} has no ISR change in flight")
     return state
 
 

@@ -271,7 +271,7 @@ def settings(text: str) -> dict[str, Any]:
     for part in shlex.split(text):
         name, equals, value = part.partition("=")
         if not equals:
-            raise ValueError(f"{part!r} is no setting; valid: NAME=VALUE, such as brokers=6")
+            raise ValueError(f"{part!r} is not a setting; valid: NAME=VALUE, such as brokers=6")
         given[name] = None if value == "None" else value
         for kind in (float, int):
             with contextlib.suppress(ValueError):
@@ -351,5 +351,5 @@ def _checked(item: Field[Any], value: Any) -> Any:
     if isinstance(item.default, float):
         return value
     if value != int(value):
-        raise ValueError(f"{item.name}={value!r} is not whole; {valid}")
+        raise ValueError(f"{item.name}={value!r} is not a whole number; {valid}")
     return int(value)

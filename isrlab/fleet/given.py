@@ -45,7 +45,7 @@ class Pause(NamedTuple):
 def replicas_of(assigned: str) -> list[list[int]]:
     """Replicas partition by partition, out of "1,2,3 3,1,2". Raises ValueError for what is none."""
     if wrong := [part for part in assigned.split() if not _REPLICAS.fullmatch(part)]:
-        raise ValueError(f"{wrong[0]!r} in assigned are no replicas; valid: '1,2,3 3,1,2'")
+        raise ValueError(f"assigned: {wrong[0]!r} is not a list of replicas; valid: '1,2,3 3,1,2'")
     return [[int(number) for number in part.split(",")] for part in assigned.split()]
 
 
@@ -57,7 +57,7 @@ def pauses_of(text: str) -> list[Pause]:
 def seconds_of(text: str) -> list[int]:
     """Times in ms, out of "120 300.5" in seconds. Raises ValueError for what is no time."""
     if wrong := [part for part in text.split() if not _SECONDS.fullmatch(part)]:
-        raise ValueError(f"{wrong[0]!r} is no time; valid: seconds, such as '120 300.5'")
+        raise ValueError(f"{wrong[0]!r} is not a time; valid: seconds, such as '120 300.5'")
     return [round(float(part) * 1000) for part in text.split()]
 
 
@@ -67,7 +67,7 @@ def written(pauses: Iterable[Pause]) -> str:
 
 
 def _pause(text: str) -> Pause:
-    valid = f"{text!r} is no pause; valid: ROLE BROKER FROM-TO in seconds, such as "
+    valid = f"{text!r} is not a pause; valid: ROLE BROKER FROM-TO in seconds, such as "
     valid += f"'fetchers 2 15-30' or 'latency 2 15-30 250'; roles: {', '.join(ROLES)}"
     match = _FORM.fullmatch(text)
     latency_ms = int(match[5] or 0) if match else 0

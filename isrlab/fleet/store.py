@@ -77,7 +77,7 @@ def stored(
         if len(_files(target)) < total:
             raise FileNotFoundError(
                 f"the workers wrote their events to {target}, but this machine does not see them; "
-                "name a folder that all machines share (or let TMPDIR be one)"
+                "name a folder that all machines share (or set TMPDIR to one)"
             )
     for leftover in target.glob("run=*/.*"):
         leftover.unlink(missing_ok=True)

@@ -106,7 +106,7 @@ def fetched(name: str) -> Path:
                 raise PageError(f"{name} could not be fetched with {command[0]}: {reason}")
             os.replace(Path(folder) / name, kept)
     if hashlib.sha256(kept.read_bytes()).hexdigest() != SHA256[name]:
-        raise PageError(f"{kept} is not what it should be: its hash is another. Delete it.")
+        raise PageError(f"{kept} has an unexpected hash. Delete it, then build again.")
     return kept
 
 

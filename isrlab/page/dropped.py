@@ -82,7 +82,7 @@ class DroppedFiles:
             raise DropError(_too_much("This is"))
         if name not in self._files:
             if len(self._files) == MOST_FILES:
-                raise DropError(f"These are more than {MOST_FILES} files; drop fewer of them.")
+                raise DropError(f"These are more than {MOST_FILES} files; drop fewer.")
             self._files[name] = self._place(name)
         with self._files[name].open("ab") as file:
             file.write(piece)
@@ -104,7 +104,7 @@ class DroppedFiles:
         """What all files together say. Raises DropError."""
         progress(0.0)
         if not self.bytes:
-            raise DropError("There is not one byte in what was dropped.")
+            raise DropError("The dropped files are empty.")
         described = [path for path in self._files.values() if _is_described(path)]
         answers = [_checked(cluster.of_text, cluster.decoded(path.read_bytes()))
                    for path in described]  # fmt: skip
@@ -178,7 +178,7 @@ def _is_described(path: Path) -> bool:
     first = first[: len(first) // 2 * 2].decode("utf-16", "replace").encode() if is_wide else first
     is_text = _DESCRIBED.match(first.removeprefix(b"\xef\xbb\xbf")) is not None
     if is_text and path.stat().st_size > MOST_DESCRIBED:
-        raise DropError("A description of topics may have 20 MB.")
+        raise DropError("A description of topics may have at most 20 MB.")
     return is_text
 
 

@@ -161,7 +161,7 @@ def racks_of(text: str, brokers: set[int]) -> dict[int, str]:
     pairs = [part.split("=") for part in re.split(r"[,\s]+", text) if part]
     for pair in pairs:
         if len(pair) != 2 or not pair[0].isdecimal() or not pair[1]:
-            raise ValueError(f"{'='.join(pair)!r} is no rack of a broker, such as 1=a")
+            raise ValueError(f"{'='.join(pair)!r} is not a rack assignment such as 1=a")
     racks = {int(broker): rack for broker, rack in pairs}
     if racks and (missing := sorted(brokers - racks.keys())):
         raise ValueError(f"no rack is given for broker {missing[0]}")

@@ -246,11 +246,11 @@ def read_grid(file: Path, folder: Path) -> tuple[Grid, list[NotebookRun]]:
     points = math.prod(map(len, axes.values()))
     if not axes or not 1 <= points <= MOST_POINTS:
         sizes = " x ".join(f"{len(values)} {name}" for name, values in axes.items()) or "no values"
-        raise NotebookError(f"{file}: {sizes} make {points} points; valid: 1 to {MOST_POINTS}")
+        raise NotebookError(f"{file}: {sizes} give {points} points; valid: 1 to {MOST_POINTS}")
     runs = _combinations(notebook, given)
     slugs = [run.slug for run in runs]
     if len(set(slugs)) < len(slugs):
-        raise NotebookError(f"{file}: a value is there twice")
+        raise NotebookError(f"{file}: a value occurs twice")
     typed = {k: [parse(each, notebook.parameters[k]) for each in axes[k]] for k in axes}
     name = re.sub(r"[^\w.-]+", "-", file.stem)
     return Grid(name, str(loaded.get("title") or notebook.title), typed, slugs), runs

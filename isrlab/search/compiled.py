@@ -167,7 +167,7 @@ def _run(t: Arrays, chain: Any, rows: np.ndarray, n: int, missing: np.ndarray) -
             if joined == UNKNOWN:
                 return joined, added
             chain = joined
-    raise RuntimeError("an action of too many steps")
+    raise RuntimeError("an action has too many steps")
 
 
 @_entry

@@ -39,7 +39,7 @@ def budgets_of(words: Iterable[str]) -> dict[str, int]:
         if name not in KINDS:
             raise ValueError(f"no budget {name!r}; known: {', '.join(KINDS)}")
         if not number.isdecimal() or int(number) > MOST_BUDGET:
-            raise ValueError(f"{word}: a budget is a number up to {MOST_BUDGET}: {name}=1")
+            raise ValueError(f"{word}: a budget is a count up to {MOST_BUDGET}: {name}=1")
         budgets[name] = int(number)
     return budgets or USUAL
 

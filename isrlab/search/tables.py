@@ -325,7 +325,7 @@ def _folded(known: list[tuple[int, ...]], numbers: tuple[int, ...]) -> int:
     """The number of what a rule reads first, in the order in which they come."""
     known.append(numbers)
     if len(known) > MOST:
-        raise MemoryError(f"a rule sees more than {MOST:,} kinds of states")
+        raise MemoryError(f"a rule reads more than {MOST:,} different states")
     return len(known) - 1
 
 

@@ -80,7 +80,7 @@ def _addressed(run: Run, form: Usage, rest: list[str]) -> tuple[list[Run], list[
     paused = {str(b): what for part in parts for b, what in part.cluster.paused.items()}
     is_of_fetcher = "fetcher" in (rest[-1], paused.get(rest[-1]))
     if form.scope == EVERY or (form.scope == FETCHER and not is_of_fetcher):
-        raise ValueError(f"{rest[0]!r} is a partition; this is done to all of a machine's")
+        raise ValueError(f"{rest[0]!r} is a partition; this affects all those of a machine")
     return parts, rest[1:]
 
 
@@ -113,7 +113,7 @@ def _read_words(run: Run, form: Usage, given: Sequence[str]) -> list[Any]:
         if ".." not in slots[0] or not given:
             slots = slots[1:]
     if given:
-        raise ValueError(f"{given[0]!r} is one word too many")
+        raise ValueError(f"{given[0]!r} is an extra word")
     return values
 
 
@@ -170,10 +170,10 @@ def _ids(word: str) -> tuple[int, ...] | None:
 
 _PLAIN: dict[str, tuple[str, Callable[..., Any], str]] = {
     # pattern, the value of its groups (None: also wrong), and the error for other words
-    "TIME": (r"(\d+)(ms|s|m|h|)", _time_ms, "{!r} is no duration; for example: 500ms, 10s, 2m"),
-    "COUNT": (r"0*([1-9]\d{,4})", int, "{!r} is no count between 1 and 99999"),
-    "NUMBER": (r"(\d{1,18})", int, "{!r} is no whole number of at most 18 digits"),
-    "IDS": (r"([\d,]+)", _ids, "{!r} is no list of different broker ids such as 1,2,3"),
+    "TIME": (r"(\d+)(ms|s|m|h|)", _time_ms, "{!r} is not a duration; for example: 500ms, 10s, 2m"),
+    "COUNT": (r"0*([1-9]\d{,4})", int, "{!r} is not a count between 1 and 99999"),
+    "NUMBER": (r"(\d{1,18})", int, "{!r} is not a whole number of at most 18 digits"),
+    "IDS": (r"([\d,]+)", _ids, "{!r} is not a list of distinct broker ids such as 1,2,3"),
     "ACKS": (r"all|(-1|\d+)", lambda acks: int(acks or m.ACKS_ALL), "acks={} is none of 0, 1, all"),
     "NAME": (r"(.*)", str, ""),
     "VERSION": (r"(.*)", KafkaVersion.of, ""),
@@ -201,7 +201,7 @@ _QUESTIONS = {  # where a word is missing
 
 def _version(run: Run, version: KafkaVersion) -> None:
     if run.world is not None:
-        raise ValueError("the version must stand before the 'partition' line")
+        raise ValueError("the version must come before the 'partition' line")
     run.version = version
 
 
@@ -210,12 +210,12 @@ def _partition(run: Run, *rest: Any) -> None:
     *name, options = rest
     expected = f"p{len(run.topic)}" if run.world else "p0"
     if (name or ["p0"]) != [expected]:
-        raise ValueError(f"there is a partition already; the next one is {expected}")
+        raise ValueError(f"the partition exists already; the next one is {expected}")
     if any(len(each.frames) - 1 != each.first_frame for each in run.topic if each.world):
         raise ValueError("the partitions of a topic must be named before anything is done")
     part = run.another() if run.world else run
     if part is not run and not set(options) <= {"leader", "replicas", "isr"}:
-        raise ValueError("the settings of a topic stand in the line of its first partition")
+        raise ValueError("the settings of a topic belong in the line of its first partition")
     replicas = options.pop("replicas", (1, 2, 3))
     isr, (leader, *_) = options.pop("isr", None), options.pop("leader", replicas)
     for number in (leader, *(isr or ())):
@@ -245,12 +245,12 @@ def _produce(run: Run, broker: int, *rest: Any) -> None:
         used = {name for request in run.cluster.requests for name in request.ids}
         again = next((n for i, n in enumerate(names) if n in used or n in names[:i]), None)
         if again:
-            raise ValueError(f"there is a record {again!r} already; a name stands for one record")
+            raise ValueError(f"record {again!r} exists already; record names are unique")
         run.next_record += len(given)
         run.cluster.produce(broker, names, acks)
         return
     if given or not {"every", "for"} <= set(options):
-        raise ValueError("a steady producer names no records: produce 1 every=100ms for=30s")
+        raise ValueError("a steady producer takes no record names: produce 1 every=100ms for=30s")
     every_ms = max(1, options["every"])
     rounds = options["for"] // every_ms
     if rounds * count > MOST_STEADY_RECORDS:
@@ -301,7 +301,7 @@ def _on_link(
     )
     if len(waiting) < most:
         links = " ".join(links_with_messages(run.cluster)) or "none"
-        raise ValueError(f"{len(waiting)} messages are on their way there; links: {links}")
+        raise ValueError(f"{len(waiting)} messages are in flight there; links: {links}")
     for envelope in waiting[:most]:
         act(run.cluster, envelope)
 

@@ -117,7 +117,7 @@ def mix_of(text: str) -> dict[str, float]:
     for word in text.split():
         kind, _, weight = word.partition("=")
         if kind not in KINDS or not weight.replace(".", "", 1).isdigit():
-            raise ValueError(f"{word!r} is no weight such as kill=2; known: {', '.join(KINDS)}")
+            raise ValueError(f"{word!r} is not a weight such as kill=2; known: {', '.join(KINDS)}")
         mix[kind] = float(weight)
     return mix
 

@@ -71,7 +71,7 @@ class Exploration:
         """Take a step from the current one; a known step is entered again."""
         line = " ".join(line.split("#")[0].split())
         if not does_something(line):
-            raise ValueError(f"{line!r} is no step")
+            raise ValueError(f"{line!r} is not a step")
         for number, tried in enumerate(self.tree[1:], 1):
             if (tried.parent, tried.line) == (self.current, line):
                 return self.go(number)

@@ -57,14 +57,14 @@ def read(link: str) -> PlayLink:
     if len(link) > MOST_LINK:
         raise ValueError(f"the link has {len(link):,} characters; at most {MOST_LINK:,} are read")
     if not _FORM.fullmatch(link):
-        raise ValueError("this link is not one of a schedule")
+        raise ValueError("this is not a link to a schedule")
     try:
         packed = urlsafe_b64decode(link[1:] + "=" * (-(len(link) - 1) % 4))
         reader = zlib.decompressobj(-15, zdict=_WORDS)
         plain = reader.decompress(packed, MOST_TEXT + 1)
         head, _, lines = plain.decode().partition("\n")
     except (binascii.Error, zlib.error, UnicodeDecodeError, ValueError):
-        raise ValueError("the link is damaged: it is no schedule") from None
+        raise ValueError("the link is damaged: it is not a schedule") from None
     if not reader.eof and len(plain) <= MOST_TEXT:
         raise ValueError("the link is damaged: its end is missing")
     if len(plain) > MOST_TEXT:

@@ -335,7 +335,7 @@ def write_trace(config: FleetConfig, path: str | Path | None = None) -> Path:
         raise ValueError(f"{str(path)!r} must end in .csv or .parquet")
     drawn = load.arrivals(config, np.arange(config.partitions))
     if len(drawn.ts_ms) == 0:
-        raise ValueError("the fleet has no load: nothing to write")
+        raise ValueError("the fleet has no load, so there is nothing to write")
     sizes = drawn.records * np.int64(config.record_bytes)
     rows = pa.table([*drawn, sizes], ["time_ms", "partition", "records", "bytes"])
     (pq.write_table if target.suffix == ".parquet" else pacsv.write_csv)(rows, target)

@@ -171,7 +171,7 @@ def find(log_dir: PathName, time_zone: str = "UTC") -> list[Source]:
         return [Source("-", "standard input", 0, None)]
     root, given = Path(log_dir), f"log_dir {str(log_dir)!r}"
     if not str(log_dir).strip():
-        raise LogDirError(f"log_dir is empty text. {VALID}")
+        raise LogDirError(f"log_dir is empty. {VALID}")
     try:
         if not root.exists():
             raise FileNotFoundError(f"it does not exist (looked at {root.absolute()})")

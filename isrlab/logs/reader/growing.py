@@ -218,8 +218,8 @@ def additions(start: Position, end: Position, files: list[GrowingFile]) -> Itera
             yield Addition(file.source.path, name, new_from, size, crc)
         elif start.get(name) != [size, crc]:
             raise LogDirError(
-                f"{name!r} is gone or was changed, and {size:,} bytes of it are still to be read; "
-                "bring it back, or begin anew with another checkpoint"
+                f"{name!r} is gone or was changed, and {size:,} bytes of it are unread; "
+                "restore it, or start over with another checkpoint"
             )
 
 

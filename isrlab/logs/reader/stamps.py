@@ -98,7 +98,7 @@ def given_ms(text: str) -> int:
     try:
         time = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ValueError(f"{text!r} is no time; write 2026-11-20T10:38:00") from error
+        raise ValueError(f"{text!r} is not a time; write 2026-11-20T10:38:00") from error
     return round(time.replace(tzinfo=time.tzinfo or UTC).timestamp() * 1000)
 
 

@@ -282,7 +282,7 @@ def _claimed(text: str, name: str) -> Answer:
     for change in changes:
         match = re.fullmatch(r"from ([\d.]+): (.*)", change)
         if match is None:
-            raise ValueError(f"{change!r} is no change such as 'from 2.5: 30000'")
+            raise ValueError(f"{change!r} is not a change such as 'from 2.5: 30000'")
         claimed = match[2] if release(name) >= release(match[1], 0) else claimed
     return _value(claimed)
 

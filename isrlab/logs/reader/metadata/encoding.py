@@ -193,7 +193,7 @@ def _struct(fields: Sequence[WireField]) -> Reader:
             else:
                 at = end
             if at != end or end > len(data):
-                raise ValueError(f"tagged field {tag} has not the {size} bytes that it says")
+                raise ValueError(f"tagged field {tag} is shorter than the {size} bytes it declares")
         return values, at
 
     return read

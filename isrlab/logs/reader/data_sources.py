@@ -5,11 +5,11 @@
     spark.readStream.format("kafka-metadata-log").load("/data/__cluster_metadata-0")
 
 Theory of operation. One task reads a folder once, as `read_local` does (with a process for each
-core): zones, overlaps and unnamed brokers are known only when all of it is read. A file whose first
-or last lines show that it holds nothing of the asked time is not read. A stream gives what is
-appended (growing.py): its positions are in Spark's checkpoint, and the same positions give the same
-rows, so each event is there once, whatever stops meanwhile. A task reads some files of broker logs,
-or all of a metadata log. Every machine must see the folder under the same path.
+core): zones, overlaps and unnamed brokers are known only when all of it is read. A file is skipped
+if its first and last lines show that it holds nothing in the requested time. A stream gives
+appended lines (growing.py): its positions are in Spark's checkpoint, and the same positions give
+the same rows, so each event is delivered once, whatever is restarted. A task reads some files of
+broker logs, or all of a metadata log. Every machine must see the folder under the same path.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ OPTIONS = {
 }
 TABLES = {"events": SCHEMA, "unread": schema_of(UNREAD), "files": schema_of(FILES)}
 ALWAYS_MS = (-(2**63), 2**63 - 1)
-TASK_BYTES = 64 * 1024 * 1024  # about as much of a stream is read by one task
+TASK_BYTES = 64 * 1024 * 1024  # of a stream: roughly what one task reads
 END_BYTES = 64 * 1024  # of a file: its first and last lines
 
 
 class Logs:
-    """Files and what is wanted of them. Raises ValueError for an option that is none."""
+    """A source: its files and options. Raises ValueError for an unknown option."""
 
     def __init__(self, given: Mapping[str, str], *, of_metadata: bool) -> None:
         for name in sorted(set(given) - set(OPTIONS)):
             raise ValueError(f"unknown option {name!r}; valid: {', '.join(OPTIONS)}")
         self.path, self.of_metadata = given.get("path", ""), of_metadata
         self.time_zone, self.topic = given.get("time_zone"), given.get("topic")
-        is_folder = self.path and Path(self.path).is_dir()  # one that grows may be empty yet
+        is_folder = self.path and Path(self.path).is_dir()  # a growing one may still be empty
         find("-" if is_folder else self.path, self.time_zone or "UTC")
         self.run = given.get("run") or Path(self.path).resolve().name
         self.table = given.get("table", "events")
@@ -88,7 +88,7 @@ class Logs:
         yield from (self._wanted(table) if self.table == "events" else table).to_batches()
 
     def _wanted_source(self, source: Source) -> Source | None:
-        """A file as it is to be read; None for a log of the other kind."""
+        """The source as it will be read; None for a log of the other kind."""
         if source.skipped:
             return source
         is_metadata = recognise(source.path, source.name) is not None
@@ -104,7 +104,7 @@ class Logs:
         return is_before or (first_ms is not None and first_ms >= self.until_ms)
 
     def _ends_ms(self, path: str) -> tuple[int | None, int | None]:
-        """The times of a file's first and last lines; None where that is not known so soon."""
+        """The times of a file's first and last lines; None where they are not known yet."""
         begin = next(chunks(path), b"")[:END_BYTES]
         with open(path, "rb") as file:
             is_plain = file.read(len(begin)) == begin
@@ -115,7 +115,7 @@ class Logs:
         reader.find_layout(samples[0] + samples[1])
         first, last = ([head for line in s if (head := reader.time_of(line))] for s in samples)
         if any(head.is_local for head in first + last):
-            return None, None  # what tells the zone may stand anywhere
+            return None, None  # the zone may be shown anywhere in the file
         return (
             min((head.ts_ms for head in first), default=None),
             max((head.ts_ms for head in last), default=None),
@@ -131,12 +131,12 @@ class Logs:
         return events
 
     def files(self) -> list[growing.GrowingFile]:
-        """Those that grow, as they are now."""
+        """The growing files, as they are now."""
         files = growing.growing_files(self.path)
         return [file for file in files if (file.metadata is not None) == self.of_metadata]
 
     def added(self, new: list[growing.Addition]) -> Iterator[pa.RecordBatch]:
-        """The events of what was appended."""
+        """The events of the appended lines."""
 
         def read(sources: list[Source]) -> pa.Table:
             return read_sources(sources, self.run, self.time_zone or "UTC", self.layout).events
@@ -212,6 +212,6 @@ class MetadataLogSource(BrokerLogSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Let a session know both formats."""
+    """Register both formats with a session."""
     for source in (BrokerLogSource, MetadataLogSource):
         spark.dataSource.register(source)

@@ -1,4 +1,4 @@
-"""Why logs that were read may not show everything that happened, or show what did not.
+"""Why logs may miss something that happened, or show something that did not.
 
 Files that were not read or not understood; logs that are missing; lines that no broker prints,
 which a client may have forged (its id may hold line breaks); logs of more than one cluster.
@@ -17,13 +17,13 @@ from isrlab.logs.reader.metadata.files import LAYOUT
 from isrlab.logs.reader.read import BrokerLogs
 from isrlab.logs.reader.strays import STRAY
 
-FEW_HEADS = 0.5  # with a smaller share of lines with a time, a layout is not understood
-TOGETHER_MS = 60_000  # two logs of one broker that overlap for longer are of two clusters
-MOST_LINES = 5  # of one reason, that are listed one by one
+FEW_HEADS = 0.5  # with a smaller share of lines with a time, a layout counts as unreadable
+TOGETHER_MS = 60_000  # logs of one broker that overlap for longer come from two clusters
+MOST_LINES = 5  # listed individually, for each reason
 
 
 def doubts(logs: BrokerLogs, leaders: Collection[int]) -> list[str]:
-    """Sentences, none where there is no doubt. `leaders` lead partitions by what the logs say."""
+    """The doubts as sentences. `leaders` are the brokers that lead, according to the logs."""
     return [
         *_unread_files(logs.file_rows),
         *_lines(logs.unread_rows, STRAY),
@@ -48,7 +48,7 @@ def _unread_files(files: list[dict]) -> Iterator[str]:
 
 
 def _lines(unread: list[dict], reason: str) -> Iterator[str]:
-    """Those that are unread for a reason that begins so."""
+    """The unread lines whose reason begins like this."""
     rows = [row for row in unread if row["reason"].startswith(reason)]
     for row in rows[:MOST_LINES]:
         yield f"{row['file']}:{row['line']}: {row['reason']}: {row['text']}"
@@ -57,8 +57,8 @@ def _lines(unread: list[dict], reason: str) -> Iterator[str]:
 
 
 def _missing_logs(files: list[dict], leaders: Collection[int]) -> Iterator[str]:
-    """Leaders whose server.log is not there, or holds nothing below WARN: they alone print what
-    they ask for. A metadata log has all of it."""
+    """Leaders whose server.log is missing, or has nothing below WARN: only it shows their requests.
+    A metadata log makes up for it."""
     if any(row["layout"] == LAYOUT for row in files):
         return
     heard, nameless = set[int](), 0
@@ -87,7 +87,7 @@ def _clusters(rows: list[Statement]) -> Iterator[str]:
 
 
 def _remade_topics(rows: list[Statement]) -> Iterator[str]:
-    """Topics of two ids that no line deletes: of two clusters, or lines are missing."""
+    """Topics with two ids and no deletion: from two clusters, or lines are missing."""
     gone = {row.topic for row in rows if row.kind in ("deleted", "unhosted")}
     pairs = {(r.topic, r.detail["topic_id"]) for r in rows if "topic_id" in r.detail and r.topic}
     ids: dict[str, set[str]] = defaultdict(set)
@@ -102,9 +102,9 @@ def _remade_topics(rows: list[Statement]) -> Iterator[str]:
 
 
 def _two_at_once(rows: list[Statement]) -> Iterator[str]:
-    """Logs of one name in which one broker tells different things at the same time.
+    """Logs with the same name in which one broker logs different things at the same time.
 
-    Lines that are equal have been read once: a copy of a log has none left.
+    Equal lines are read once, so a copy of a log has none left.
     """
     ends: dict[tuple[int, str], tuple[int, int]] = {}  # they are in order of time
     for row in rows:

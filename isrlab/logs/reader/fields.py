@@ -1,4 +1,4 @@
-"""What a field of a log line may hold, and how it is read.
+"""The fields of log lines: what each may hold, and how it is read.
 
 A `Field` turns text into values for columns of the events table and for `detail`. Most
 are an integer or a word. The nested ones (`state`, `diff`, the out-of-sync lists) hold several
@@ -21,11 +21,11 @@ COLUMNS = frozenset(names.COLUMNS) - {"run", "ts_ms", "kind", "detail"}
 
 
 class TooLargeError(ValueError):
-    """A number that Kafka does not have: it does not fit into its column."""
+    """A number too large for its column, which Kafka cannot have printed."""
 
 
 def number(name: str, text: str) -> int:
-    """The number for a column. Raises TooLargeError if it has more bits than Kafka gives it."""
+    """The number for a column. Raises TooLargeError if it has more bits than in Kafka."""
     if len(text) < 10:
         return int(text)
     limit = _LIMITS.get(name, 2**31)
@@ -39,7 +39,7 @@ def _numbers(name: str, text: str) -> list[int]:
     return [number(name, each) for each in _NUMBER.findall(text)]
 
 
-# What makes of a text the value of a column of the events table.
+# Converters from text to the value of a column of the events table.
 COLUMN: dict[str, Callable[[str, str], object]] = {
     **dict.fromkeys(COLUMNS, number),
     **dict.fromkeys(["isr", "isr_before"], _numbers),
@@ -48,7 +48,7 @@ COLUMN: dict[str, Callable[[str, str], object]] = {
 
 
 def _value(name: str, text: str) -> Values:
-    """A field by itself: a list, a number or a text for its column, or a text for `detail`."""
+    """The value of a single field: a list, number or text for its column, or text for `detail`."""
     if name in COLUMNS:
         return {name: COLUMN[name](name, text)}
     return {name: text} if text else {}
@@ -59,14 +59,14 @@ def _brokers(name: str, text: str) -> Values:
 
 
 class Field(NamedTuple):
-    """`pattern` is what it may look like; `read` gives its values, None if its name says all."""
+    """`pattern` matches its text; `read` gives its values, or is None if the name is enough."""
 
     pattern: str
     read: Callable[[str, str], Values] | None = None
 
 
 def unkept(*_: str) -> Values:
-    """Text that says nothing."""
+    """Text to ignore."""
     return {}
 
 
@@ -111,7 +111,7 @@ def _read_state(_: str, text: str) -> Values:
         name, said = str(match.lastgroup), match[match.lastindex or 0]
         if name == "epochs":
             name, said = "isr", ",".join(re.findall(r"brokerId=(-?\d+)", said))
-        if name not in values:  # what is nested comes later
+        if name not in values:  # nested values come later
             values[name] = _OF_STATE[name](name, said) if name in _OF_STATE else said
     return values
 
@@ -135,7 +135,7 @@ def _read_diff(_: str, text: str) -> Values:
 
 
 def _read_members(_: str, text: str) -> Values:
-    """The ISR as releases up to 2.3 print it: every replica with all that is known of it."""
+    """The ISR as releases up to 2.3 print it: every replica with its whole state."""
     return {"isr": [number("isr", i) for i in re.findall(r"[Rr]eplicaId[:=] ?(\d+)", text)]}
 
 
@@ -167,7 +167,7 @@ _FETCHED = re.compile(
 
 
 def _read_fetched(_: str, text: str) -> Values:
-    """What each of the partitions has of its own, as `each`: a list of columns and details."""
+    """The values of each partition, as `each`: a list of columns and details."""
     each = []
     for match in _FETCHED.finditer(text):
         said = {

@@ -1,7 +1,7 @@
-"""Finds the log files of a folder and takes them apart into lines, whatever state they are in.
+"""Finds the log files of a folder and splits them into lines, whatever state they are in.
 
-Nothing here holds a whole file, a whole archive or a line of any length in memory: the end of a
-file may be missing, a gzip archive may be cut or damaged, a "line" may be a gigabyte of zeros.
+Nothing here holds a whole file, a whole archive or a line of any length in memory: a file may be
+truncated, a gzip archive damaged, and a "line" may be a gigabyte of zeros.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ SEGMENT_NAME = re.compile(r"^\d{20}\.")  # of a topic's data
 BROKER_LOG_NAME = re.compile(r"^(server|controller|state-change)[^/]*log")
 MAX_LINE_BYTES = LOOKED_AT_BYTES = 64 * 1024
 READ_BYTES = 4 * 1024 * 1024
-HOLE_BYTES = 32 * 1024  # of zero: longer holes in a line are read as if they were so long
-# A line that a container's runtime (CRI) has cut: it marks the pieces that go on with a P.
+HOLE_BYTES = 32 * 1024  # of zeros: longer holes in a line are read as this long
+# A line that a container runtime (CRI) has split: it marks pieces that continue with a P.
 IN_PIECES = (b" stdout P ", b" stderr P ")
 _PIECE = re.compile(rb"[^\n]{0,48} std(?:out|err) P ")
-_STRANGE = bytes({*range(1, 32)} - {9, 10, 12, 13, 27})  # characters that are in no text
+_STRANGE = bytes({*range(1, 32)} - {9, 10, 12, 13, 27})  # characters that do not occur in text
 CONTROL = bytes(set(range(32)) - {9, 10, 12, 13, 27})
 _HOLE = re.compile(rb"\0{%d,}" % HOLE_BYTES)
 _PIECES = re.compile(rb"(?m)^(?:" + _PIECE.pattern + rb"[^\n]*\n)+[^\n]*")
@@ -63,14 +63,14 @@ class LogDirError(ValueError):
     """`log_dir` cannot be read; the message says what was given and what would be valid."""
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows: the message, for there is nothing else to see."""
+        """A notebook shows only the message."""
         return [f"LogDirError: {self}"]
 
 
 class Source(NamedTuple):
     """A file: its path, its path below `log_dir`, and its status if it is not read: "skipped" if it
-    is no log, "not read" or "broken off" if lines may be missing. Of one that grows only what it
-    holds before byte `end` counts."""
+    is not a log, "not read" or "broken off" if lines may be missing. Of a growing file only the
+    bytes before `end` count."""
 
     path: str
     name: str
@@ -105,12 +105,12 @@ class ReadBlock:
 
     @cached_property
     def is_plain(self) -> bool:
-        """It is text, without a character that is in no text."""
+        """It is text, without characters that do not occur in text."""
         return self.is_utf8 and len(self.data.translate(None, CONTROL)) == len(self.data)
 
     @property
     def size(self) -> int:
-        """How many lines."""
+        """The number of lines."""
         return len(self.ends) - 1
 
     def line(self, n: int) -> bytes:
@@ -127,13 +127,13 @@ def is_utf8(data: bytes) -> bool:
 
 
 def _joined(pieces: re.Match[bytes]) -> bytes:
-    """The pieces of a line as one, each without what is before, and empty lines in their places."""
+    """The pieces of a split line as one line, without prefixes; empty lines take their places."""
     first, *rest = (piece.rstrip(b"\r") for piece in pieces[0].split(b"\n"))
     return b"".join([first, *(piece.split(b" ", 3)[-1] for piece in rest)]) + b"\n" * len(rest)
 
 
 def whole_end(data: bytes) -> int:
-    """Where the last whole line of some ends, 0 without any. Pieces of a line wait for its last."""
+    """The end of the last whole line, 0 without one. Pieces of a line wait for its last piece."""
     end = last = data.rfind(b"\n") + 1
     while end and _PIECE.match(data, start := data.rfind(b"\n", 0, end - 1) + 1):
         end = start
@@ -144,8 +144,8 @@ def whole_end(data: bytes) -> int:
 
 @contextmanager
 def stored(log_dir: PathName) -> Iterator[PathName]:
-    """A path that can be read twice: `log_dir`, or a copy of what comes out of a pipe, such as the
-    standard input ("-") or what a shell makes of `<(...)`; the copy goes when the context ends."""
+    """A path that can be read twice: `log_dir`, or a copy of a pipe such as standard input ("-") or
+    a shell's `<(...)`; the context deletes the copy."""
     is_standard = str(log_dir) == "-"
     if not is_standard and not Path(log_dir).is_fifo():
         yield log_dir
@@ -159,7 +159,7 @@ def stored(log_dir: PathName) -> Iterator[PathName]:
 
 
 def find(log_dir: PathName, time_zone: str = "UTC") -> list[Source]:
-    """Every file of `log_dir`, in order of name; links that lead out of it are not followed.
+    """Every file below `log_dir`, by name; links that lead out of it are not followed.
 
     Raises LogDirError when there is nothing that could be read, or no such time zone.
     """
@@ -202,7 +202,7 @@ def _walk(root: Path) -> list[Source]:
 
 
 def _below(path: Path, root: Path) -> str:
-    """The path below the root as text that can be shown and stored, whatever bytes it holds."""
+    """The path below the root, as text that can be shown and stored, whatever its bytes."""
     name = os.fsencode(path.relative_to(root))
     return name.decode("utf-8", "backslashreplace").replace(os.sep, "/")
 
@@ -218,7 +218,7 @@ def _source(path: Path, root: Path) -> Source:
             size, skipped = path.stat().st_size, _why_skip(path, name)
     except OSError as error:
         skipped = f"not read: {error.strerror}"
-    except RuntimeError:  # so Python before 3.13
+    except RuntimeError:  # Python before 3.13
         skipped = "not read: a link that leads to itself"
     return Source(str(path), name, size, skipped)
 
@@ -230,7 +230,7 @@ def _why_skip(path: Path, name: str) -> str | None:
             return "skipped: empty"
         if is_metadata(first):
             return None
-        while first and not first.strip(b"\0"):  # a file that was truncated while it was written
+        while first and not first.strip(b"\0"):  # a file truncated while it was written
             first = file.read(READ_BYTES)
     first, last_name = first.lstrip(b"\0")[:LOOKED_AT_BYTES], name.rpartition("/")[2]
     is_broker_log = BROKER_LOG_NAME.search(last_name) is not None
@@ -277,8 +277,8 @@ def _beginning(path: str) -> bytes:
 def blocks(
     path: str, start: int = 0, number: int = 1, end: int | None = None
 ) -> Iterator[ReadBlock]:
-    """The lines of a file, in order, some megabytes at a time; those from byte `start`, which has
-    line `number`, to byte `end`.
+    """The lines of a file in order, some megabytes at a time, from byte `start`, where line
+    `number` begins, to byte `end`.
 
     Raises DamagedFileError after the last line before the damage; OSError if it cannot be opened.
     """
@@ -300,7 +300,7 @@ def blocks(
             is_cut = False
             yield block
         rest = _short_holes(rest)
-        if len(rest) > 2 * MAX_LINE_BYTES:  # of a line of any length its beginning is kept
+        if len(rest) > 2 * MAX_LINE_BYTES:  # of a very long line the beginning is kept
             rest, is_cut = rest[: MAX_LINE_BYTES + 1], True
         if not chunk:
             break
@@ -320,7 +320,7 @@ def lines(path: str, end: int | None = None) -> Iterator[Line]:
 
 
 def _block(number: int, data: bytes, is_cut: bool, end: int) -> ReadBlock:
-    """`is_cut`: its first line has lost what was in the middle, and is too long in any case."""
+    """`is_cut`: the first line was too long, and its middle was dropped."""
     if any(sign in data for sign in IN_PIECES):
         data = _PIECES.sub(_joined, data)
     sizes = [len(line) + 1 for line in data.split(b"\n")]
@@ -333,8 +333,7 @@ def _block(number: int, data: bytes, is_cut: bool, end: int) -> ReadBlock:
 
 
 def chunks(path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-    """The contents of a file or an archive as UTF-8, from byte `start` to byte `end`, as far as
-    they are whole."""
+    """The contents of a file or an archive as UTF-8, from byte `start` to `end`, up to damage."""
     with open(path, "rb") as file:
         first = file.peek(4)
         code = next((code for mark, code in UTF_16.items() if first.startswith(mark)), None)

@@ -1,4 +1,4 @@
-"""The text tables beside it: formats, signs, no_news, impossible (.txt); each says what it holds.
+"""The text tables in this folder: formats, signs, no_news, impossible (.txt); each explains itself.
 
 An entry is a line, and below it a fixed number of indented lines; `#` begins a comment.
 """
@@ -16,13 +16,13 @@ from isrlab.engine import versions
 from isrlab.events import names
 from isrlab.logs.reader.fields import COLUMN, FIELDS, Values
 
-Entry = tuple[str, list[str], str]  # its first line, those below it, where it stands
-# A field: its name, and what gives its value for the column of that name, or its values for
-# several; with neither its text goes to `detail`.
+Entry = tuple[str, list[str], str]  # its first line, the lines below it, its place
+# A field: its name, and the function for its value in the column of that name, or for values of
+# several columns; with neither, its text goes to `detail`.
 Part = tuple[str, Callable[[str, str], object] | None, Callable[[str, str], Values] | None]
 LEVELS = ("FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE")
 MOST_BEFORE = 400  # characters that a layout may put before a message
-# How messages of Kafka begin; the first is its bracketed context, such as [Broker id=1].
+# How Kafka's messages begin; the first is a bracketed context, such as [Broker id=1].
 ANCHOR = re.compile(
     r"\[[A-Z]\w*(?: [A-Z]\w*)*[ :]+(?:\w+=|on [Bb]roker \d+\]|\d+\]|\S+-\d+ broker=)"
     r"|\[(?:ReplicaFetcherThread|ThrottledChannelReaper|ExpirationReaper|controller-ev)\S*\][,:] "
@@ -44,17 +44,17 @@ _HEAD = re.compile(
 class Format:
     """One form of one line; `since` and `until` are the first and last release that print it."""
 
-    kind: str  # of the event it tells
+    kind: str  # of the event
     since: str
     until: str | None  # None: the newest releases print it
     level: str
     logger: str
     template: str
     example: str  # a message of this form, without time, level and logger
-    fixed: dict[str, str]  # what the form itself says, to `detail`
+    fixed: dict[str, str]  # values that the form implies, for `detail`
     pattern: str
     fields: tuple[str, ...]  # in the order of the groups of the pattern
-    landmark: str  # a text that every such message holds
+    landmark: str  # text that every such message contains
 
     @cached_property
     def regex(self) -> re.Pattern[str]:
@@ -63,7 +63,7 @@ class Format:
 
     @cached_property
     def parts(self) -> list[Part]:
-        """Its fields, the last one first: a line's own words overrule nested states behind them."""
+        """Its fields, the last one first: a line's own values override nested ones."""
         reads = [(name, FIELDS[name].read) for name in reversed(self.fields)]
         return [(name, None if read else COLUMN.get(name), read) for name, read in reads]
 
@@ -114,7 +114,7 @@ def format_of(entry: Entry) -> Format:
 
 
 def _compiled(template: str) -> tuple[str, tuple[str, ...], str]:
-    """The pattern of a template: fixed text as it is, a field as what it may hold."""
+    """The pattern of a template: fixed text literally, a field by its own pattern."""
     pieces = FIELD.split(template)
     expression, fields = re.escape(pieces[0]), dict[str, None]()
     for name, text in zip(pieces[1::2], pieces[2::2], strict=True):
@@ -122,7 +122,7 @@ def _compiled(template: str) -> tuple[str, tuple[str, ...], str]:
             expression += f"(?:{'|'.join(map(re.escape, name.split('|')))})"
         elif name not in FIELDS:
             raise ValueError(f"unknown field {name!r}; known: {', '.join(FIELDS)}")
-        elif name == "controller":  # its prefix holds the number of the broker
+        elif name == "controller":  # its prefix has the broker id
             expression += FIELDS[name].pattern
             fields["broker"] = None
         elif name in fields:
@@ -138,8 +138,8 @@ def _compiled(template: str) -> tuple[str, tuple[str, ...], str]:
 
 
 def _linear(expression: str) -> str:
-    """Of the same messages, and never slower than their length: what stands before the first `.*`
-    is looked for once, at its first place, and not again from each of its others."""
+    """An equivalent expression in linear time: the text before the first `.*` is searched for once,
+    and not again from each of its other occurrences."""
     before, rest, after = expression.partition(".*")
     return rf"\A(?>.*?(?:{before})){rest}(?:{after})" if rest else expression
 
@@ -151,7 +151,7 @@ def _read(name: str, below: int) -> list[Entry]:
 FORMATS = tuple(format_of(e) for name in ("formats", "signs") for e in _read(f"{name}.txt", 2))
 _NO_NEWS = [first for first, _, _ in _read("no_news.txt", below=0)]
 NO_NEWS = re.compile("|".join(map(_linear, _NO_NEWS)))
-NO_NEWS_TEXT = "|".join(_NO_NEWS)  # for RE2, which needs no help to be linear
+NO_NEWS_TEXT = "|".join(_NO_NEWS)  # for RE2, which is linear anyway
 _LAST_NAMES = frozenset(form.logger.rpartition(".")[2] for form in FORMATS)
 IMPOSSIBLE = tuple(
     (re.compile(_linear(first)), why) for first, (why,), _ in _read("impossible.txt", below=1)
@@ -163,8 +163,8 @@ _KEY = 4  # letters
 
 
 def _begins(template: str) -> tuple[str, str]:
-    """The first letters of a message of this template, and those behind its context: "" if it has
-    none, or they are no fixed text."""
+    """The first letters of a message of this template, and those after its context: "" if they are
+    not fixed text."""
     has_any = template.startswith(("{any_prefix}", "{controller}"))
     context = None if has_any else _CONTEXT.match(template)
     if has_any:
@@ -195,5 +195,5 @@ def _likely(first: str, behind: str) -> tuple[Format, ...]:
 
 
 def is_logger(name: str) -> bool:
-    """A class that prints lines of the tables, with its package or without."""
+    """Whether a class prints lines of the tables; with or without its package."""
     return name.rpartition(".")[2] in _LAST_NAMES

@@ -1,23 +1,22 @@
-"""What was appended to the files of a folder, each line once, however files are renamed meanwhile.
+"""Lines appended to the files of a folder, each once, however the files are renamed.
 
-Theory of operation. A position says of each file how many bytes of it count, up to the end of a
-line, and the CRC of how it begins. So a file is known again by what it holds: one that was renamed,
-compressed, or copied and truncated goes on where it was, under its new name. A file that begins
-like another and is no longer is its copy, and is not read.
+Theory of operation. A position has, for each file, how many bytes of it count, up to the end of a
+line, and the CRC of its beginning. So a file is recognised by its content: one that was renamed,
+compressed, or copied and truncated continues where it was, under its new name. A file that begins
+like another and is not longer is a copy, and is not read.
 
-`follow` keeps in memory what it has read, also of files that are gone, and reads each file on from
-where it was. Metadata logs are small, and read anew.
+`follow` keeps everything it has read in memory, including files that are gone, and continues each
+file. Metadata logs are small, and are read again.
 
-A stream has only positions. For what lies between two of them the files are read from their
-beginnings, for a line is understood by what stands before it, as far as the second one says; the
-lines of the first one are then left out. So two positions always give the same rows, whenever they
-are asked for. If a file was renamed meanwhile, all is read again. Archives count as what they hold.
-Of a metadata log, whose records are understood only together, all files are read, and the place of
-a row is its offset.
+A stream has only positions. To get the rows between two of them, the files are read from the
+beginning up to the second one, because a line depends on those before it; the rows up to the first
+one are then dropped. So two positions always give the same rows. If a file was renamed in the
+meantime, everything is read again. Archives count as their contents. Of a metadata log, whose
+records depend on each other, all files are read, and the place of a row is its offset.
 
-Left out: what only a later line tells. A truncation stays though a later line may take it back. In
-a stream local times are UTC unless a zone is given, and a line that names no broker has it from the
-lines of its file so far.
+Left out: corrections by later lines. A truncation stays even if a later line revokes it. In a
+stream local times are UTC unless a zone is given, and a line that names no broker takes it from the
+earlier lines of its file.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from isrlab.logs.reader.metadata import files as metadata_files
 from isrlab.logs.reader.one_file import LogFile
 from isrlab.logs.reader.read import BrokerLogs, joined
 
-HEAD_BYTES = 16 * 1024  # by which a file is known again
+HEAD_BYTES = 16 * 1024  # by which a file is recognised
 STEP_BYTES = 4 * MAX_LINE_BYTES
 MOST_ATTEMPTS = 20
 TableReader: TypeAlias = Callable[[list[Source]], pa.Table]
@@ -60,20 +59,20 @@ Position: TypeAlias = "dict[str, list[int]]"  # by name: bytes, and the CRC of t
 
 
 class GrowingFile(NamedTuple):
-    """A file of which so many bytes count, and how it begins (at most HEAD_BYTES of those)."""
+    """A file, how many of its bytes count, and its beginning (at most HEAD_BYTES of them)."""
 
     source: Source
     size_bytes: int
     head: bytes
-    metadata: metadata_files.MetadataSource | None  # what it is of a metadata log
+    metadata: metadata_files.MetadataSource | None  # if it belongs to a metadata log
 
     def has(self, size_bytes: int, crc: int) -> bool:
-        """It begins with what a position says."""
+        """Whether it begins as a position says."""
         return self.size_bytes >= size_bytes and crc32(self.head[:size_bytes]) == crc
 
 
 class Addition(NamedTuple):
-    """What is new of a file between two positions, in bytes; `name` is that of the second one."""
+    """The new bytes of a file between two positions; `name` is its name at the second one."""
 
     path: str
     name: str
@@ -83,7 +82,7 @@ class Addition(NamedTuple):
 
 
 def growing_files(folder: PathName) -> list[GrowingFile]:
-    """The files of a folder that has logs, or will have some.
+    """The files of a folder that has, or will have, logs.
 
     Raises LogDirError if it does not exist.
     """
@@ -94,7 +93,7 @@ def growing_files(folder: PathName) -> list[GrowingFile]:
                 _growing_file(s, 0 if s.skipped else os.stat(s.path).st_mtime_ns)
                 for s in _found(folder)
             ]
-            if _inodes(folder) == before:  # a file that is renamed meanwhile is not overlooked
+            if _inodes(folder) == before:  # so that a renamed file is not missed
                 return files
     raise LogDirError(f"log_dir {str(folder)!r}: its files are renamed faster than they are listed")
 
@@ -127,7 +126,7 @@ def _growing_file(source: Source, _: int) -> GrowingFile:
 
 
 def _last_end(file: IO[bytes], end: int) -> int:
-    """Where the last whole line ends."""
+    """The end of the last whole line."""
     while end:
         start = max(0, end - STEP_BYTES)
         file.seek(start)
@@ -138,10 +137,10 @@ def _last_end(file: IO[bytes], end: int) -> int:
 
 
 def _unpacked(path: str, *, is_done: bool) -> tuple[int, bytes]:
-    """The end of what an archive holds, or a file as UTF-8, and its head; `is_done`: its last line
-    is whole."""
+    """The end of an archive's contents, or of a file as UTF-8, and its head; `is_done`: its last
+    line is complete."""
     size, end, head = 0, 0, b""
-    with contextlib.suppress(DamagedFileError):  # what precedes the damage counts
+    with contextlib.suppress(DamagedFileError):  # the contents before the damage count
         for chunk in chunks(path):
             end = size + found if (found := whole_end(chunk)) else end
             size += len(chunk)
@@ -150,7 +149,7 @@ def _unpacked(path: str, *, is_done: bool) -> tuple[int, bytes]:
 
 
 def position(files: Iterable[GrowingFile]) -> Position:
-    """Where the files end now, without copies of others."""
+    """The current ends of the files, without copies."""
     return {f.source.name: [f.size_bytes, crc32(f.head)] for f in _without_copies(files)}
 
 
@@ -163,7 +162,7 @@ def _without_copies(files: Iterable[GrowingFile]) -> list[GrowingFile]:
 
 
 def _known(where: Position, name: str, files: list[GrowingFile]) -> GrowingFile | None:
-    """The file that a position means, whatever it is called now."""
+    """The file that a position means, whatever its name is now."""
     fitting = [file for file in files if file.has(*where[name])]
     return min(fitting, key=lambda f: (f.source.name != name, f.source.name), default=None)
 
@@ -171,7 +170,7 @@ def _known(where: Position, name: str, files: list[GrowingFile]) -> GrowingFile 
 def follow(
     log_dir: PathName, run: str | None = None, time_zone: str | None = None
 ) -> Iterator[BrokerLogs | None]:
-    """What the logs of a folder say as often as it is asked for; None if they say nothing new.
+    """The logs of a folder, each time the iterator is advanced; None without anything new.
 
     Raises LogDirError if the folder does not exist, or the zone is unknown.
     """
@@ -208,7 +207,7 @@ def follow(
 
 
 def additions(start: Position, end: Position, files: list[GrowingFile]) -> Iterator[Addition]:
-    """Each file, and what is new of it. Raises LogDirError if that is no longer there."""
+    """The new bytes of each file. Raises LogDirError if they no longer exist."""
     known = {name: _known(start, name, files) for name in start}
     begun = {file.source: start[name][0] for name, file in known.items() if file}
     for name, (size, crc) in end.items():
@@ -226,8 +225,8 @@ def additions(start: Position, end: Position, files: list[GrowingFile]) -> Itera
 def new_events(new: list[Addition], files: Files, read: TableReader) -> pa.Table:
     """The events of the lines that were added.
 
-    `read` gives the events of files, `files` those that there are, if one was renamed just now.
-    Raises LogDirError if one is no longer there.
+    `read` gives the events of files, and `files` the current files, in case one was just renamed.
+    Raises LogDirError if one no longer exists.
     """
     sources = [Source(added.path, added.name, added.end, None, added.end) for added in new]
     for _ in range(MOST_ATTEMPTS):
@@ -257,13 +256,13 @@ def _new_events(new: list[Addition], sources: list[Source], read: TableReader) -
 
 
 def _begins(source: Source, crc: int) -> bool:
-    """The file is still there and was not renamed since it was listed."""
+    """Whether the file still exists and was not renamed since it was listed."""
     size = min(source.end or 0, HEAD_BYTES)
     return crc32(b"".join(_contents(source._replace(end=size)))) == crc
 
 
 def _contents(source: Source) -> Iterator[bytes]:
-    """As far as they are whole, nothing if the file is gone."""
+    """The contents up to any damage; nothing if the file is gone."""
     with contextlib.suppress(DamagedFileError, FileNotFoundError):
         yield from chunks(source.path, end=source.end)
 

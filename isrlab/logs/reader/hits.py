@@ -1,7 +1,7 @@
-"""Which lines of a block must be looked at, found without a look at each.
+"""Finds the lines of a block that must be read, without reading each.
 
-RE2 searches for all words at once, at some hundred megabytes a second. Where there is no Arrow, and
-so no RE2 (a page in a browser), each word is searched for by itself.
+RE2 searches for all words together, at some hundred megabytes a second. Without Arrow, and so
+without RE2 (in a browser), each word is searched for separately.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PERHAPS = re.compile(PERHAPS)
 
 
 def hits(block: ReadBlock) -> list[int]:
-    """The numbers of these lines in the block, in order."""
+    """The numbers of the lines in the block, in order."""
     found = set(_by_re2(block) if HAS_RE2 else _by_words(block)) | block.cut
     if not block.is_utf8:
         found.update(n for n in range(block.size) if not is_utf8(block.line(n)))
@@ -39,7 +39,7 @@ def _by_re2(block: ReadBlock) -> list[int]:
     buffers = [None, pa.py_buffer(block.ends), pa.py_buffer(block.data)]
     lines = pa.Array.from_buffers(pa.binary(), block.size, buffers)
     any_ = pc.indices_nonzero(pc.match_substring_regex(lines, f"{WANTED}|{PERHAPS}"))
-    lines = lines.take(any_)  # mostly few
+    lines = lines.take(any_)  # usually few
     is_news = pc.invert(pc.match_substring_regex(lines, NO_NEWS_TEXT))
     is_wanted = pc.or_(is_news, pc.match_substring_regex(lines, WANTED))
     return list(pc.filter(any_, is_wanted).to_pylist())

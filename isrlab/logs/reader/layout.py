@@ -1,16 +1,15 @@
-"""Finds how a file writes its lines: what stands before and after a message of Kafka.
+"""Finds the layout of a file: the text before and after Kafka's messages.
 
-Theory of operation. Operators write their logs in any layout, and containers, collectors and
-terminals put more around it. So no layout is listed here. A sample of lines is searched for
-beginnings of known messages (`ANCHOR`). What stands before one is taken apart into stamps, level,
-brackets and words, which makes a *shape*; the shapes that most lines have are the layout. What
-stands behind a message is found likewise, from messages whose end is known. An object of JSON is
-told by its braces, and its keys by what their values are; the text under the key of the message
-may itself have a layout, as in docker's files.
+Theory of operation. Operators choose any layout, and containers, collectors and terminals add more
+around it. So no layout is listed here. A sample of lines is searched for beginnings of known
+messages (`ANCHOR`). The text before one is split into stamps, level, brackets and words, which form
+a *shape*; the most common shapes are the layout. The text after a message is found in the same way,
+from messages with a known end. A JSON object is recognised by its braces, and its keys by their
+values; the text under the message key may itself have a layout, as in docker's files.
 
-Of two stamps in a line the inner one is the broker's, the outer one that of the container, which
-knows the zone. The words before them (pod, service, host) are the `source`: lines of several
-brokers in one file are told apart by it.
+Of two stamps in a line the inner one is the broker's, and the outer one the container's, which has
+a zone. The words before them (pod, service, host) are the `source`, which distinguishes the brokers
+in a shared file.
 
 Left out: messages that a layout spreads over several lines, and XML.
 """
@@ -28,9 +27,9 @@ from isrlab.logs.reader.formats import ANCHOR, FORMATS, LEVELS, MOST_BEFORE, is_
 from isrlab.logs.reader.objects import Keys, json_moment, keys_of, read_object
 from isrlab.logs.reader.stamps import STAMP, StampedTime, moment
 
-FEW = 0.02  # of the lines: a shape that fewer have is chance
+FEW = 0.02  # of the lines: rarer shapes are chance
 MOST_SHAPES = 6
-MOST_SHOWN = 4096  # characters of a line that are looked at
+MOST_SHOWN = 4096  # characters of a line that are examined
 ANSI = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _LEVEL = rf"(?:{'|'.join(LEVELS)}|WARNING)"
 _WORD = r"[^\s\[\](){}\"'|=,]+"
@@ -42,11 +41,11 @@ _TOKEN = re.compile(
     rf"|(?P<word>{_WORD})|(?P<other>.)",
     re.DOTALL,
 )
-# What most layouts have behind a message; others are found.
+# What most layouts have after a message; others are detected.
 _TAIL = re.compile(rf" \({_LOGGER}\)(?:\s+\[[^\[\]]*\])?\Z")
-# Those of which the end of the message is known, and the text that must be there.
+# Messages with a known end, and the text that must be there.
 _ENDED = [form for form in FORMATS if not form.pattern.endswith((".*)", ".*?)"))]
-# A line as Kafka's own configuration prints it; all else is read more slowly.
+# A line in the layout of Kafka's own configuration; all others are read more slowly.
 _STOCK = re.compile(
     r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] "
     rf"({'|'.join(LEVELS)}) (\S.*) \(([A-Za-z_][\w.$]*)\)",
@@ -58,14 +57,14 @@ _CONTINUES = re.compile(r"\s|\tat |Caused by|\.\.\. \d+ more|[\w.$]*(?:Exception
 
 
 class Head(NamedTuple):
-    """What stands around a message. `ts_ms` is UTC, or local time as if it were, if `is_local`."""
+    """The parts around a message. `ts_ms` is UTC, or if `is_local` local time as if it were UTC."""
 
     ts_ms: int
     level: str
     message: str
     logger: str | None
     is_local: bool = False
-    lacks: str = ""  # what the stamp does not tell: there is no `ts_ms` then
+    lacks: str = ""  # what the stamp lacks; there is no `ts_ms` then
     outer_ms: int | None = None  # UTC, of the container
     source: str = ""
     rest: tuple[str, ...] = ()  # lines that belong to it, such as a stack trace
@@ -73,17 +72,17 @@ class Head(NamedTuple):
 
 class _Shape(NamedTuple):
     regex: re.Pattern[str]
-    wrapper: re.Pattern[str] | None  # what of it stands before the broker's own stamp
+    wrapper: re.Pattern[str] | None  # its part before the broker's own stamp
     words: str  # for people
 
 
 def is_continued(line: str) -> bool:
-    """A line that has no head in any layout: it belongs to the one before it."""
+    """A line without a head in any layout: it belongs to the one before it."""
     return _CONTINUES.match(line) is not None
 
 
 def _shape(before: str) -> _Shape | None:
-    """The shape of what stands before a message; None if it has neither a time nor a level."""
+    """The shape of the text before a message; None without both a time and a level."""
     tokens = [(str(token.lastgroup), token[0]) for token in _TOKEN.finditer(before)]
     kinds = [kind for kind, _ in tokens]
     if "stamp" not in kinds and "level" not in kinds:
@@ -112,7 +111,7 @@ def _shape(before: str) -> _Shape | None:
 
 
 def _generic(kind: str, text: str) -> str:
-    """The pattern of a token and of all like it."""
+    """The pattern for a token and all similar ones."""
     if kind == "bracket":
         return _BRACKETS[text[0]]
     patterns = {"space": r"\s+", "word": f"(?:{_WORD})", "level": f"(?:{_LEVEL})"}
@@ -125,18 +124,18 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _before(line: str) -> str | None:
-    """What stands before the message of a line, or None if that is not to be seen."""
+    """The text before a line's message, or None if that cannot be recognised."""
     if (anchor := ANCHOR.search(line, 0, MOST_BEFORE)) is not None:
         return line[: anchor.start()]
     for form in FORMATS:
         match = form.regex.search(line) if form.landmark in line else None
-        if match and not is_continued(match[0]):  # an exception stands below its message
+        if match and not is_continued(match[0]):  # an exception follows its message
             return line[: match.start()]
     return None
 
 
 def _plain_before(line: str) -> str | None:
-    """What stands before a message that is not known: all up to its level, or to its stamp."""
+    """The text before an unknown message: up to its level, or its stamp."""
     end, tokens = 0, list(_TOKEN.finditer(line[:MOST_BEFORE]))
     for index, token in enumerate(tokens):
         if token.lastgroup in ("stamp", "level") and index < 12:
@@ -146,14 +145,14 @@ def _plain_before(line: str) -> str | None:
 
 
 def _usual(shapes: Iterable[_Shape | None]) -> tuple[_Shape, ...]:
-    """The shapes that are more than chance, most usual first."""
+    """The shapes that are not chance, most common first."""
     counts = Counter(shape for shape in shapes if shape)
     least = FEW * sum(counts.values())
     return tuple(shape for shape, n in counts.most_common(MOST_SHAPES) if n >= least)
 
 
 def _tails(lines: Iterable[str]) -> tuple[re.Pattern[str], ...]:
-    """What stands behind messages whose end is known, as patterns, most usual first."""
+    """The text after messages with a known end, as patterns, most common first."""
     counts: Counter[str] = Counter()
     for line in lines:
         ends = [(match.end(), form.logger) for form in _ENDED
@@ -167,7 +166,7 @@ def _tails(lines: Iterable[str]) -> tuple[re.Pattern[str], ...]:
 
 
 def _tail(text: str, logger: str) -> str:
-    """The pattern of what stood behind a message of this logger."""
+    """The pattern of the text after a message of this logger."""
     name = re.search(rf"(?:[\w$]+\.)*{re.escape(logger.rpartition('.')[2])}(?::\d+)?", text)
     before, after = (text[: name.start()], text[name.end() :]) if name else (text, "")
     parts = ["".join(_generic(str(t.lastgroup), t[0]) for t in _TOKEN.finditer(part))
@@ -177,14 +176,14 @@ def _tail(text: str, logger: str) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """How lines are written. `of` finds it; without any shape no line has a head."""
+    """The layout of lines. `of` finds it; without any shape no line has a head."""
 
     shapes: tuple[_Shape, ...] = ()
     tails: tuple[re.Pattern[str], ...] = ()
     keys: Keys | None = None
     inner: Layout | None = None  # of the text under the key of the message
-    around: tuple[_Shape, ...] = ()  # what stands before the object
-    other: Layout | None = None  # of the rest of a file that has several
+    around: tuple[_Shape, ...] = ()  # the text before the object
+    other: Layout | None = None  # for the rest of a file with several layouts
 
     @staticmethod
     def of(lines: Sequence[str]) -> Layout:
@@ -208,12 +207,12 @@ class Layout:
         return Layout((), (), keys, inner if inner.keys or inner.shapes else None, around)
 
     def with_more(self, lines: Sequence[str]) -> Layout:
-        """That of lines which this one cannot read, and this one for those that it can."""
+        """This layout, extended by one for the lines it cannot read."""
         return replace(Layout.of(lines), other=self if self.shapes or self.keys else None)
 
     @cached_property
     def name(self) -> str:
-        """What stands where, such as "date LEVEL message (logger)"; "stock" for Kafka's own."""
+        """The layout in words, such as "date LEVEL message (logger)"; "stock" for Kafka's own."""
         names = []
         if self.keys:
             under = self.inner.name if self.inner else ", ".join(k for k in self.keys[1:] if k)
@@ -226,7 +225,7 @@ class Layout:
         return " or ".join(names).replace("[date] LEVEL message (logger)", "stock") or "unknown"
 
     def unwrapped(self, line: str) -> tuple[str, str]:
-        """Source and text of a line without a head: what a container put around is taken off."""
+        """Source and text of a line without a head, with a container's wrapper removed."""
         line = ANSI.sub("", line)
         if self.keys and (parsed := _object(line)) and self.keys.message in parsed[1]:
             return self._around(parsed[0])[1], str(parsed[1][self.keys.message])
@@ -236,7 +235,7 @@ class Layout:
         return self.other.unwrapped(line) if self.other else ("", line)
 
     def head(self, line: str) -> Head | None:
-        """The parts of a line; None for one that has no head.
+        """The parts of a line; None for one without a head.
 
         Raises ValueError for a time that does not exist.
         """
@@ -301,7 +300,7 @@ class Layout:
         stamps += [own] if own else []
         others = (str(value) for key, value in obj.items() if key != keys.message)
         rest += [line for value in others for line in value.split("\n") if "Exception" in line]
-        rest = list(dict.fromkeys(map(str.strip, rest)))  # one trace, whole and in another
+        rest = list(dict.fromkeys(map(str.strip, rest)))  # one trace may occur alone and in another
         if self.inner:
             head = self.inner.head(text)
             if head is None:
@@ -317,7 +316,7 @@ class Layout:
 
 
 def _object(line: str) -> tuple[str, dict[str, object]] | None:
-    """What stands before the object of JSON in a line, and the object; None if it has none."""
+    """The text before the JSON object in a line, and the object; None without one."""
     start = _OBJECT.search(line)
     obj = read_object(line[start.start() :]) if start else None
     return (line[: start.start()], obj) if start and obj is not None else None
@@ -328,7 +327,7 @@ def _moments(parts: Mapping[str, str]) -> list[StampedTime]:
 
 
 def _source(parts: Mapping[str, str]) -> str:
-    """Pod, service or host: the words around, but not numbers and names of streams."""
+    """Pod, service or host: the surrounding words, except numbers and names of streams."""
     words = [text for name, text in parts.items() if name.startswith("source")]
     return " ".join(w for w in words if _NAME.search(w) and w not in ("stdout", "stderr"))
 
@@ -347,5 +346,5 @@ def _head(
     return Head(own.ms, level, message, logger, own.is_local, own.lacks, outer_ms, source)
 
 
-# Asked before any layout is looked for: each file is read by itself, whatever was read before it.
+# Tried before any layout is searched for, so that each file is read independently of others.
 STOCK = Layout.of(["[2026-11-20 10:00:00,000] INFO [Broker id=1] Handling (state.change.logger)"])

@@ -1,10 +1,10 @@
 """Reads one line of a broker log: an event, or why it could not be read, or nothing of interest.
 
-Theory of operation. A line is head and message (layout.py). The formats are asked in the order of
-the table, each only if its longest piece of fixed text occurs in the message. What no format reads
-is unread if a replication logger printed it and it speaks of replication, and is let go otherwise.
-Lines without a head follow one that has a head: the stack traces of Java. They count only if they
-tell of a refused produce, or are a line torn off its head.
+Theory of operation. A line is head and message (layout.py). The formats are tried in the order of
+the table, each only if its longest piece of fixed text occurs in the message. A message that no
+format reads is unread if a replication logger printed it and it concerns replication, and is
+ignored otherwise. Lines without a head follow one with a head: Java's stack traces. They count only
+if they show a refused produce, or a line torn from its head.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from isrlab.logs.reader.layout import Head, Layout, is_continued
 from isrlab.logs.reader.stamps import utc_ms
 
 Event: TypeAlias = dict[str, Any]
-# Kinds whose replica is the broker that says so, if it names none
+# Kinds whose replica is the broker that logs them, if the line names none
 OF_ITSELF = ("leader", "crash", "restart", "hosted", "unhosted", "position", "failed")
 ZONE_STEP_MS = 15 * 60 * 1000  # every zone is a multiple of it
-IMPOSSIBLE_LINE = "no broker prints this"  # so the reason begins
-PARTITION_LOGGER = "kafka.cluster.Partition"  # of what a leader does to its ISR
-MOST_LINES_BACK = 300  # from a line of a stack trace to that of its time
+IMPOSSIBLE_LINE = "no broker prints this"  # how the reason begins
+PARTITION_LOGGER = "kafka.cluster.Partition"  # a leader's ISR changes
+MOST_LINES_BACK = 300  # from a line of a stack trace back to the line with its time
 
 
 class Unread(NamedTuple):
-    """A line that tells of replication, or might, and could not be read; `text` may show it."""
+    """A line that concerns replication, or may, and could not be read; `text` may quote it."""
 
     reason: str
     text: str = ""
@@ -44,7 +44,7 @@ _EXCEPTIONS = tuple(form for form in FORMATS if "{exception}" in form.template)
 _SOURCE = re.compile(
     r"[\[ ](?:broker[= ]|Broker |Controller |id=|brokerId=|replicaId=|Server )(\d+)"
 )
-# What an operator must know, in a wording that no form reads: never let go.
+# What an operator must know, in a wording that no form reads: never ignored.
 _COUNTED = {
     **dict.fromkeys(
         ["NotEnoughReplicasAfterAppend", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"],
@@ -62,8 +62,9 @@ _REPLICATION = re.compile(
     r"\bISR\b|Truncating|out of range|reset fetch offset|[Ll]eader [Ee]poch|LeaderAndIsr|become-"
     r"|Fencing broker|partition change|isr-expiration|min\.isr|lagging behind|OnlinePartition"
 )
-# What a line must hold to be looked at, for RE2: the fixed text of a form, what is counted in any
-# wording, a character that no broker writes; or what speaks of replication, if it is not no news.
+# Text that makes a line worth reading, for RE2: the fixed text of a form, counted words, a
+# character that no broker writes; or words about replication, unless the line is known to be
+# irrelevant.
 _TEXTS = {form.landmark for form in FORMATS} | {*_COUNTED}
 _ESCAPED = (re.escape(text).replace("\\ ", " ") for text in sorted(_TEXTS))
 WANTED_TEXT = "|".join([*_ESCAPED, _ABOUT_ISR.pattern, "has no effect"])
@@ -72,7 +73,7 @@ PERHAPS = f"{_REPLICATION.pattern}|ISR"
 
 
 def _words(texts: Iterable[str]) -> tuple[bytes, ...]:
-    """Such that each text holds one of them."""
+    """Words such that each text contains one of them."""
     least = {*texts}
     return tuple(sorted(t.encode() for t in least if not any(o in t for o in least - {t})))
 
@@ -82,7 +83,7 @@ def _longest_word(expression: str) -> str:
     return max(re.findall(r"[\w. -]+", plain), key=len)
 
 
-# What RE2 searches for as words: a line that is looked at holds one, or such a character.
+# The same for a search by words: a relevant line contains one, or such a character.
 WANTED_WORDS = _words([*_TEXTS, *_ABOUT_ISR.pattern.split("|"), "has no effect"])
 PERHAPS_WORDS = _words(map(_longest_word, PERHAPS.split("|")))
 LOGGERS = re.compile(
@@ -94,10 +95,10 @@ LOGGERS = re.compile(
 @dataclass(slots=True)
 class LineReader:
     """Reads lines of one file in order. `head` is that of the last line, or of the one before that
-    it belongs to; `ends` are the first and the last time that were seen, in ms.
+    it belongs to; `ends` are the first and last times so far, in ms.
 
-    Stamps of local time are read in `time_zone`; with None as if they were UTC. `given` is a layout
-    that is asked before any that is found.
+    Local times are read in `time_zone`; with None as if they were UTC. `given`: a layout to try
+    first.
     """
 
     time_zone: str | None
@@ -105,11 +106,11 @@ class LineReader:
     given: Layout | None = None
     head: Head | None = None
     heads: int = 0
-    headless: int = 0  # lines of Kafka without a head
+    headless: int = 0  # Kafka's lines without a head
     releases: tuple[str, ...] = ()  # that printed their names so far
 
     def read(self, line: str, before: Iterable[str] = ()) -> list[Event | Unread]:
-        """The events that a line tells, or why it is unread; nothing for one that tells nothing.
+        """The events of a line, or why it is unread; nothing for an irrelevant line.
 
         `before` gives the lines before it, the last one first.
         """
@@ -150,7 +151,7 @@ class LineReader:
             self.layout = replace(self.given, other=self.layout)
 
     def head_of(self, line: str) -> Head | None:
-        """The parts of a line, with its time in UTC. Raises ValueError for a time that is none."""
+        """The parts of a line, with its time in UTC. Raises ValueError for an impossible time."""
         head = self.layout.head(line)
         if self.time_zone is None or head is None or not head.is_local or head.lacks:
             return head
@@ -191,8 +192,8 @@ class LineReader:
 
 @lru_cache(maxsize=4096)
 def is_printed(since: str, last: str | None, releases: tuple[str, ...]) -> bool:
-    """One of these releases may print what those from `since` to `last` print. A release that is
-    not known here may print anything."""
+    """Whether one of these releases may print what those from `since` to `last` print. A release
+    unknown here may print anything."""
     for name in releases:
         try:
             number = versions.release(name)
@@ -205,7 +206,7 @@ def is_printed(since: str, last: str | None, releases: tuple[str, ...]) -> bool:
 
 
 def read_line(line: str, time_zone: str = "UTC") -> Event | Unread | None:
-    """One line by itself: the event that it tells, why it is unread, or None if it tells nothing.
+    """A single line: its event, why it is unread, or None if it is irrelevant.
 
     The event has the columns of `events.SCHEMA` that the line knows, without `run`.
     """
@@ -221,7 +222,7 @@ def form_of(message: str) -> tuple[Format, re.Match[str]] | None:
 
 
 def _event(form: Format, match: re.Match[str], head: Head) -> Event | Unread:
-    """The event of a line that fits a form, or why it is none after all."""
+    """The event of a line that matches a form, or why it is not one after all."""
     event: Event = {"ts_ms": head.ts_ms, "kind": form.kind}
     detail = form.fixed.copy()
     try:
@@ -233,7 +234,7 @@ def _event(form: Format, match: re.Match[str], head: Head) -> Event | Unread:
                     detail[name] = text
             else:
                 for key, value in nested(name, text).items():
-                    if key in COLUMNS or key == "each":  # of those that one line names together
+                    if key in COLUMNS or key == "each":  # for lines that name several
                         event[key] = value
                     else:
                         detail[key] = str(value)
@@ -247,7 +248,7 @@ def _event(form: Format, match: re.Match[str], head: Head) -> Event | Unread:
 
 
 def expanded(event: Event) -> Iterator[Event]:
-    """An event for each of those that a line names together, or the one."""
+    """One event for each partition that a line names."""
     named = event.pop("each", None)
     if named is None or (not named and event["kind"] == "failed"):
         yield event
@@ -259,9 +260,9 @@ def expanded(event: Event) -> Iterator[Event]:
 
 
 def _complete(event: Event, detail: dict[str, str]) -> None:
-    """Put in what its kind implies: who leads, who died, who came back."""
+    """Add the values that the kind implies: the leader, the broker that died or came back."""
     broker, is_own = event.get("broker"), "said_by" not in detail
-    if event["kind"] == "isr_commit" and "isr" not in event:  # a controller changed the leader only
+    if event["kind"] == "isr_commit" and "isr" not in event:  # a controller changed only the leader
         event["kind"] = "leader"
     kind = event["kind"]
     if kind in OF_ITSELF and kind != "leader" and "each" not in event:
@@ -286,7 +287,7 @@ def _complete(event: Event, detail: dict[str, str]) -> None:
 
 
 def _doubt(event: Event, head: Head) -> Unread | None:
-    """Why no broker can have printed this line although it has the right form."""
+    """Why no broker can have printed this line, although it has the right form."""
     kind, after, before = event["kind"], event.get("isr"), event.get("isr_before")
     if kind not in ("isr_shrink", "isr_expand", "isr_commit") or "said_by" in event["detail"]:
         return None
@@ -304,7 +305,7 @@ def _counted(message: str) -> Unread | None:
 
 
 def _remainder(head: Head) -> Unread | None:
-    """A message that no format reads: unread if it speaks of replication, else let go."""
+    """A message that no format reads: unread if it concerns replication, else ignored."""
     message = head.message
     for impossible, why in IMPOSSIBLE:
         if impossible.search(message):

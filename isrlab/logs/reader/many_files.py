@@ -1,8 +1,8 @@
-"""Reads many files; where there is much to read, in a process for each core.
+"""Reads many files; large amounts with one process for each core.
 
-A process is Python anew with this package, told what to read through a pipe: no copy of one that
-may hold a JVM or threads, and nothing of the caller's program is imported. What one cannot read,
-because it was killed, is read here.
+Each process is a fresh Python interpreter that gets its share of files over a pipe: not a fork of
+one that may hold a JVM or threads, and without imports from the caller's program. If one is killed,
+its share is read here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from isrlab.logs.reader.one_file import LogFile
 
 MUCH_BYTES = 64 * 1024 * 1024  # a process takes about a second to start
 MOST_PROCESSES = 8
-FileShare: TypeAlias = "list[tuple[int, Source]]"  # with their places in the order of files
+FileShare: TypeAlias = "list[tuple[int, Source]]"  # with their positions in the order of files
 _SERVE = "from isrlab.logs.reader.many_files import serve; serve()"
 
 
@@ -34,7 +34,7 @@ def read_files(
     layout: Layout | None = None,
     step: Callable[[int], None] = lambda size: None,
 ) -> list[LogFile]:
-    """The files that are read, in their order; lines that fit `layout` have it."""
+    """The files that were read, in order; `layout` is tried first."""
     here, *others = ((share, time_zone, layout) for share in _shares(sources))
     with ThreadPoolExecutor(max_workers=MOST_PROCESSES) as waiting:
         answers = waiting.map(_read_elsewhere, others)
@@ -43,7 +43,7 @@ def read_files(
 
 
 def _shares(sources: FileShare) -> list[FileShare]:
-    """The files in shares of about the same size, one for each core if it is worth it."""
+    """The files in shares of similar size, one for each core if that pays."""
     total = sum(source.size_bytes for _, source in sources)
     # A browser has no processes.
     cores = (
@@ -86,5 +86,5 @@ def _read_elsewhere(job: tuple[FileShare, str | None, Layout | None]) -> list[Lo
 
 
 def serve() -> None:
-    """What such a process does: read its share, and answer with it."""
+    """The main function of such a process: read its share, and return it."""
     pickle.dump(_read(*pickle.load(sys.stdin.buffer)), sys.stdout.buffer)

@@ -1,6 +1,6 @@
-"""Lines that are objects of JSON: which key holds the message, the time, the level, the logger.
+"""Lines that are JSON objects: which keys hold the message, the time, the level and the logger.
 
-Collectors name them as they like, so keys are told by what their values are.
+Collectors choose the names, so keys are recognised by their values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LOOKED_AT = 200  # objects
 
 
 class Keys(NamedTuple):
-    """The keys of JSON under which the parts of a line stand; "" for what is not there."""
+    """The JSON keys of a line's parts; "" for a missing one."""
 
     message: str
     time: str = ""
@@ -27,7 +27,7 @@ class Keys(NamedTuple):
 
 
 def read_object(text: str) -> dict[str, object] | None:
-    """An object with the keys of those in it joined by dots; None for what is no object."""
+    """An object with nested keys joined by dots; None if the text is not an object."""
     try:
         parsed = json.loads(text.rstrip().rstrip(","))
         return dict(_flat(parsed)) if isinstance(parsed, dict) else None
@@ -56,7 +56,7 @@ def json_moment(value: object) -> StampedTime | None:
 
 
 def keys_of(objects: list[dict[str, object]]) -> Keys:
-    """Which key holds what, by what its values are in most of the objects."""
+    """The key of each part, by its values in most of the objects."""
     objects = objects[:LOOKED_AT]
     texts = {name: [str(o[name]) for o in objects if name in o] for o in objects for name in o}
 
@@ -69,8 +69,8 @@ def keys_of(objects: list[dict[str, object]]) -> Keys:
     def is_level(text: str) -> bool:
         return text.upper() in (*LEVELS, "WARNING")
 
-    # Of two keys that hold the message, one may hold the whole line: the longer, but not the one
-    # that begins with the message.
+    # Of two keys with the message, one may hold the whole line: take the longer, unless
+    # it begins with the message.
     lengths = {name: float(sum(map(len, texts[name]))) for name in texts}
     message = _best({n: (share(n, has_anchor), share(n, ANCHOR.match), lengths[n]) for n in texts})
     others = [name for name in texts if name != message]
@@ -90,8 +90,8 @@ def _best(fitness: Mapping[str, tuple[float, ...]]) -> str:
 
 
 def _fitness(values: list[object]) -> tuple[float, ...]:
-    """How fit a key is for the time, () if it holds none: with a date, exact, and the earliest, for
-    nothing that was done with a line came before it."""
+    """How well a key fits the time, () if it holds none: with a date, exact, and the earliest,
+    because all later stamps come from processing the line."""
     moments = [m for value in values if (m := _quiet_moment(value))]
     if len(moments) < MOST * len(values):
         return ()

@@ -1,7 +1,7 @@
-"""Reads one log file: its events, the lines that could not be read, and what is known of it.
+"""Reads one log file: its events, its unread lines, and facts about the file.
 
-Theory of operation. The file comes in blocks of some megabytes. Only the lines that hold a word of
-the formats are looked at (hits.py). The layout is found from the first block, and again from any
+Theory of operation. The file comes in blocks of some megabytes. Only lines with a word of the
+formats are examined (hits.py). The layout is detected in the first block, and again in any block
 that it does not fit; files of a folder mostly share it.
 """
 
@@ -35,14 +35,14 @@ from isrlab.logs.reader.lines import (
 from isrlab.logs.reader.packed import DamagedFileError
 from isrlab.logs.reader.zones import Evidence, Zones, evidence
 
-UNREAD_KEPT = 200  # rows per file and reason that are kept one by one
+UNREAD_KEPT = 200  # rows per file and reason that are kept individually
 SHOWN_CHARACTERS = 300  # of an unread line
-SAMPLE = 200  # lines from which a layout is found, and as many that hold words of interest
-FITS = 0.9  # of the lines of Kafka in a sample: a layout that reads fewer is not the file's
-MOST_LAYOUTS = 5  # that are looked for in one file
-LEAST_HEADS = 0.5  # of the lines of Kafka: with fewer the file is not understood
-NEAR_LINES = 100  # within which a log answers its fetcher
-# The log's answer to a fetcher that has decided to truncate it, in front of it or behind.
+SAMPLE = 200  # lines to detect a layout from, and as many with relevant words
+FITS = 0.9  # of Kafka's lines in a sample: a layout that reads fewer does not fit the file
+MOST_LAYOUTS = 5  # detected in one file
+LEAST_HEADS = 0.5  # of Kafka's lines: with fewer the file counts as unreadable
+NEAR_LINES = 100  # a log's answer to its fetcher comes within this many lines
+# The log's answer to a fetcher that truncates it, before or after the fetcher's line.
 NO_EFFECT = re.compile(
     r"\[\w+ partition=([^\s,]+)-(\d{1,9}), .*\] Truncating to (\d{1,18}) has no effect"
     r"|Truncating ([^\s,]+)-(\d{1,9}) to (\d{1,18}) has no effect"
@@ -50,12 +50,12 @@ NO_EFFECT = re.compile(
 OF_ISR = ("isr_shrink", "isr_expand", "isr_commit", "leader")
 FORGED = "it stands within the message of another line"
 _ANY = re.compile(f"{WANTED_TEXT}|{PERHAPS}")
-_DIRECTION = re.compile("[\u202a-\u202e\u2066-\u2069]")  # characters that turn a text around
+_DIRECTION = re.compile("[\u202a-\u202e\u2066-\u2069]")  # characters that reverse text
 
 
 class ReadRow(NamedTuple):
-    """A row, and what tells it from others: `same` is equal for the same words of one millisecond,
-    `source` is the pod or host that the line names."""
+    """A row and its identity: `same` is equal for the same text in one millisecond, `source` is the
+    pod or host that the line names."""
 
     row: Statement
     same: int
@@ -64,8 +64,8 @@ class ReadRow(NamedTuple):
 
 
 class LogFile:
-    """One file, and what `read` finds in it. `brokers` are those that its lines name, by source;
-    under "" all of them. `zones` is what it says of the zone of its stamps."""
+    """One file, and what `read` finds in it. `brokers` are those its lines name, by source; under
+    "" all of them. `zones` is the evidence for the zone of its stamps."""
 
     def __init__(self, source: Source, order: int, reader: LineReader) -> None:
         self.source, self.order, self.reader = source, order, reader
@@ -73,17 +73,17 @@ class LogFile:
         self.lines, self.end, self.status = 0, 0, "read"
         self.zones: list[Evidence] = []
         self.brokers: dict[str, set[int]] = defaultdict(set)
-        self._ends: list[tuple[int, int, bool]] = []  # of its first and last line with a time
+        self._ends: list[tuple[int, int, bool]] = []  # of its first and last lines with a time
         self._rows: list[ReadRow] = []
         self._unread: dict[str, list[dict]] = defaultdict(list)  # by reason
         self._held: dict[tuple, list[ReadRow]] = {}
         self._moment, self._repeated = 0, Counter[int]()
-        self._before: list[str] = []  # the last lines of the block before
+        self._before: list[str] = []  # the last lines of the previous block
         self._layouts = 0
         self._loggers: set[tuple[str, str | None]] = set()  # with the levels of their lines
 
     def read(self, step: Callable[[int], None] = lambda size: None) -> None:
-        """Read the file from where the last time ended; `step` hears how many bytes were read."""
+        """Continue to read the file; `step` is called with the number of bytes read."""
         block, self.status = None, "read"
         try:
             for block, found in searched(
@@ -107,7 +107,7 @@ class LogFile:
         self._judge()
 
     def _judge(self) -> None:
-        """Say so if the file is not understood."""
+        """Note if the file is not understood."""
         heads, headless = self.reader.heads, self.reader.headless
         if self.status == "read" and self.lines and not heads + headless:
             self.status = "no line of a Kafka broker in it"
@@ -116,8 +116,8 @@ class LogFile:
             self.status = f"not understood: {known}"
 
     def _fit(self, block: ReadBlock, found: list[int]) -> None:
-        """Find the layout of a file, unless that of the file before also reads it; and that of a
-        block with lines that have no head in it."""
+        """Detect the layout of a file, unless that of the previous file fits; and again for a block
+        with lines that have no head in it."""
         chosen = sorted({*range(min(block.size, SAMPLE)), *found[:SAMPLE]})
         lines = [text for n in chosen if (text := _text(block.line(n))) and not is_continued(text)]
         heads = [self._quiet_head(line) for line in lines]
@@ -128,7 +128,7 @@ class LogFile:
             if good < FITS * len(of_kafka) or None in heads:
                 self.reader.find_layout(lines)
                 good = _begin(map(self._quiet_head, filter(ANCHOR.search, lines)))
-            # A quiet file has no other lines that show that it is understood.
+            # In a quiet file no other lines show that it is understood.
             self.reader.heads += good
             self.reader.headless += len(of_kafka) - good
         elif of_kafka.count(None) > (1 - FITS) * len(of_kafka) and self._layouts < MOST_LAYOUTS:
@@ -168,8 +168,8 @@ class LogFile:
                     self._rows += self._that_happened(told) if is_held else (told,)
 
     def _is_forged(self, block: ReadBlock, n: int) -> bool:
-        """A message with line breaks in it may look like lines of its own. Its first line has a
-        head and no logger behind it, its last line a logger and no head."""
+        """A message with line breaks may look like separate lines. Its first line has a head and no
+        logger behind it, its last line a logger and no head."""
         layout = self.reader.layout
         if not (layout.has_loggers_behind and layout.has_logger_behind(_text(block.line(n)))):
             return False  # other layouts have heads like Kafka's own, and no loggers
@@ -191,7 +191,7 @@ class LogFile:
         yield from self._before
 
     def _line(self, block: ReadBlock, n: int) -> str | None:
-        """A line as text, None if it is none; what is wrong with it is kept."""
+        """A line as text, or None if it is not text; its defects are noted."""
         number, data, is_cut = block.first + n, block.line(n), n in block.cut
         if block.is_plain and not is_cut:
             return data.decode("utf-8")
@@ -220,7 +220,7 @@ class LogFile:
         return line
 
     def _told(self, number: int, event: Event) -> ReadRow:
-        """An event as a row, with what is known of its line."""
+        """An event as a row, with the facts about its line."""
         head, ts_ms, broker = self.reader.head, event["ts_ms"], event.get("broker")
         assert head is not None
         self._loggers.add((head.level, head.logger))
@@ -248,16 +248,16 @@ class LogFile:
         return evidence(line, head.ts_ms, head.outer_ms, "its container")
 
     def _forget(self, line: str, number: int) -> None:
-        """A truncation that is held back had no effect."""
+        """Drop a pending truncation that had no effect."""
         if void := NO_EFFECT.search(line):
             topic, partition, end = (void[1] or void[4], void[2] or void[5], void[3] or void[6])
             near = self._held.get((topic, int(partition), int(end)), [])
             near[:] = [each for each in near if each.row.line < number - NEAR_LINES]
 
     def _that_happened(self, told: ReadRow) -> list[ReadRow]:
-        """Hold a truncation back until the log says that it had no effect, or the next one comes.
+        """Keep a truncation pending until the log reports no effect, or the next one comes.
 
-        Those that can no longer be taken back. A fetcher decides (one line), a log obeys (another).
+        Returns those that are certain. A fetcher decides (one line), a log obeys (another).
         """
         place = told.row.topic, told.row.partition, told.row.log_end_offset
         held, step = self._held.setdefault(place, []), told.row.detail.get("step")
@@ -267,7 +267,7 @@ class LogFile:
         return done
 
     def _keep_unread(self, line: int, reason: str, text: str = "") -> None:
-        """Note a line; of one reason the first lines, and one row that counts the rest."""
+        """Note an unread line; for each reason the first ones are kept, the rest counted."""
         rows = self._unread[reason]
         if len(rows) > UNREAD_KEPT:
             rows[-1]["lines"] += 1
@@ -277,11 +277,11 @@ class LogFile:
         rows.append({"line": line, "reason": reason, "text": shown, "lines": 1})
 
     def unread_rows(self) -> Iterator[dict]:
-        """Its lines that could not be read."""
+        """The rows of its unread lines."""
         return ({"file": self.source.name, **row} for row in chain(*self._unread.values()))
 
     def file_row(self, zones: Zones, of_folder: set[int]) -> dict:
-        """Its row of the table of files."""
+        """Its row in the table of files."""
         brokers = self.brokers[""] or (of_folder if len(of_folder) == 1 else set())
         name, has_local = self.source.name, any(is_local for *_, is_local in self._ends)
         ends = [
@@ -299,9 +299,9 @@ class LogFile:
         }  # fmt: skip
 
     def told(self, run: str, zones: Zones, of_folder: set[int]) -> Iterator[ReadRow]:
-        """Its rows, with their time in UTC and the broker that a line does not name."""
+        """Its rows, with times in UTC and the broker filled in where a line does not name it."""
         places = [each.row.line for each in self._rows], [each.row.ts_ms for each in self._rows]
-        known: dict[str, int | None] = {}  # the broker of a source, if its lines name but one
+        known: dict[str, int | None] = {}  # the broker of a source, if its lines name only one
         for source in {each.source for each in self._rows}:
             names = self.brokers[""], self.brokers[source], of_folder
             known[source] = next((min(each) for each in names if len(each) == 1), None)
@@ -321,8 +321,8 @@ class LogFile:
 
 
 def _part(level: str, logger: str | None) -> str:
-    """To which of a broker's logs a line belongs; "" for one of WARN and above, which does not
-    show that the others are there."""
+    """The kind of broker log that a line belongs to; "" for WARN and above, which prove no other
+    level."""
     if level in ("WARN", "ERROR", "FATAL"):
         return ""
     match (logger or "").split("."):
@@ -334,7 +334,7 @@ def _part(level: str, logger: str | None) -> str:
 
 
 def _begin(heads: Iterable[Head | None]) -> int:
-    """How many have a message that begins as those of Kafka do."""
+    """How many have a message that begins like Kafka's."""
     return sum(1 for head in heads if head and not head.lacks and ANCHOR.match(head.message))
 
 

@@ -1,7 +1,7 @@
-"""What logs are packed in: compressed files, read as they come, and archives of several files.
+"""Packed logs: compressed files, which are streamed, and archives of several files.
 
-The files of an archive are unpacked below a temporary folder, under names of our own, as far as the
-archive is whole. They are `ARCHIVE/NAME` for the reader; the only file of an archive has its name.
+The files of an archive are unpacked in a temporary folder under generated names, up to any damage.
+The reader sees them as `ARCHIVE/NAME`; a single file takes the name of the archive.
 
 zstd and lz4 need a library each (the extra `archives`). Left out: archives within archives, 7z,
 rar.
@@ -23,8 +23,8 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any, Self
 
 UNPACKED_BYTES = 1024 * 1024
-PACKED_BYTES = 4 * 1024  # of zstd and lz4 that are unpacked in one step: it may give 128 MB
-# No log shrinks to a hundredth: an archive that gives more, and more than this, is a bomb.
+PACKED_BYTES = 4 * 1024  # of zstd and lz4, unpacked in one step: they may expand to 128 MB
+# No log shrinks to a hundredth: a larger ratio, above this size, is a zip bomb.
 MOST_RATIO, BOMB_BYTES = 100, 4 * 1024 * 1024
 # How compressed files begin, and the library that reads them.
 MAGIC = {
@@ -44,16 +44,16 @@ INSTALL = "pip install 'isrlab[archives]'"
 
 
 class DamagedFileError(Exception):
-    """The rest of a file cannot be read; what came before it has been given."""
+    """The rest of a file cannot be read; the part before it has been delivered."""
 
 
 def kind_of(first: bytes) -> str | None:
-    """How a file is compressed that begins so; None if it is not."""
+    """The compression of a file with this beginning; None without one."""
     return next((kind for magic, kind in MAGIC.items() if first.startswith(magic)), None)
 
 
 def why_unreadable(first: bytes) -> str | None:
-    """Why a file that begins so cannot be unpacked here; None if it can, or need not."""
+    """Why a file with this beginning cannot be unpacked here; None if it can, or need not be."""
     for magic, name in UNREADABLE.items():
         if first.startswith(magic):
             return f"packed with {name}: unpack it first"
@@ -64,12 +64,12 @@ def why_unreadable(first: bytes) -> str | None:
 
 
 def is_archive(first: bytes) -> bool:
-    """What begins so, once it is uncompressed, holds files."""
+    """Whether uncompressed contents with this beginning are an archive."""
     return first.startswith(ZIP) or first[TAR_PLACE : TAR_PLACE + len(TAR)] == TAR
 
 
 def uncompressed(file: IO[bytes], kind: str, size: int) -> Iterator[bytes]:
-    """The contents of a compressed file of `size` bytes. Raises DamagedFileError where it ends."""
+    """The contents of a compressed file of `size` bytes. Raises DamagedFileError at any damage."""
     given = 0
     try:
         for data in _OPENERS[kind](file):
@@ -92,17 +92,17 @@ def _check(given: int, size: int) -> None:
 def _read_from(file: gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile) -> Iterator[bytes]:
     return iter(
         lambda: file.read1(UNPACKED_BYTES), b""
-    )  # not `read`: it drops what precedes damage
+    )  # not `read`, which drops the data before damage
 
 
 def _frames(file: IO[bytes], new: Callable[[], Any]) -> Iterator[bytes]:
-    """What the frames of a file hold; `new` makes what reads the next frame."""
+    """The contents of a file's frames; `new` creates the reader of the next frame."""
     frame, rest = None, b""
     while data := rest or file.read(PACKED_BYTES):
         frame = frame or new()
         try:
             yield frame.decompress(data)
-        except Exception as error:  # each library has its own
+        except Exception as error:  # each library raises its own
             raise ValueError(str(error)) from error
         rest = frame.unused_data or b"" if frame.eof else b""
         frame = None if frame.eof else frame
@@ -122,11 +122,11 @@ _OPENERS: dict[str, Callable[[Any], Iterator[bytes]]] = {
 
 
 class _Stream:
-    """Pieces of bytes as a file to read from; `damage` is why they end before their end."""
+    """Pieces of bytes as a readable file; `damage` is why they end early."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces, self._rest = pieces, b""
-        self.last = b""  # that were read
+        self.last = b""  # the last bytes read
         self.damage: DamagedFileError | None = None
 
     def read(self, size: int) -> bytes:
@@ -154,8 +154,8 @@ class UnpackedFiles:
         self._folder.cleanup()
 
     def files(self, path: str, pieces: Iterator[bytes]) -> tuple[list[tuple[str, Path]], str]:
-        """Each file of an archive, by its name there, and where it is now; and why there may be
-        more, "" if there are not. `pieces` are the archive's contents, uncompressed."""
+        """Each file of an archive, by its name there and its path here; and why files may be
+        missing, or "". `pieces` are the archive's contents, uncompressed."""
         size, given, files = Path(path).stat().st_size, 0, list[tuple[str, Path]]()
         stream = _Stream(pieces)
         try:
@@ -176,7 +176,7 @@ class UnpackedFiles:
 
 
 def _members(path: str, stream: _Stream) -> Iterator[tuple[str, IO[bytes]]]:
-    """The files of a zip in order of name, those of a tar as they come."""
+    """The files of a zip by name, those of a tar in their order."""
     with open(path, "rb") as file:
         is_zip = file.read(len(ZIP)) == ZIP
     if is_zip:

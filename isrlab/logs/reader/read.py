@@ -1,27 +1,27 @@
 """Reads a folder of real broker logs into rows of events.
 
-Theory of operation. Each file is read once (one_file.py). What can only be known when all are read
-comes last, and here: zones, brokers that a line does not name, and which events two files tell.
-Spark reads the same by its own words (data_sources.py).
+Theory of operation. Each file is read once (one_file.py). Facts that need all files come last,
+here: zones, brokers that a line does not name, and events that two files report. Spark reads the
+same rows through data_sources.py.
 
-A line that should be an event and is not appears in `unread`; so does the place where a file broke
-off. A reason that occurs very often in one file keeps its first lines and one row that counts the
+A line that should be an event but cannot be read appears in `unread`; so does the place where a
+file broke off. For a frequent reason, a file keeps the first lines and one row that counts the
 rest, so that a gigabyte of garbage is one row.
 
-Several logs tell of one change: the leader asks (server.log), the controller stores it
+Several logs report one change: the leader asks (server.log), the controller stores it
 (controller.log), other brokers learn it (state-change.log). All of them stay events, each with the
-broker that says so in `broker` and, where that is not the leader itself, `detail.said_by`.
+broker that logs it in `broker` and, if that is not the leader itself, `detail.said_by`.
 
-The files of a metadata log say together what happened: `metadata/files.py` reads those.
+The files of a metadata log are read together, by `metadata/files.py`.
 
-Files may overlap: what two files say of one broker in the same words at the same millisecond is one
-event, that of the first file. What one file says twice is two.
+Files may overlap: the same text about one broker in the same millisecond in two files is one event,
+that of the first file. Repetitions within one file are separate events.
 
-A line that does not name its broker has it from its file, if all lines there name the same one,
-else from its source (pod, host) in that file, else from its folder, likewise, else not at all.
+A line that does not name its broker takes it from its file, if all lines there name the same one,
+else from its source (pod, host) in that file, else from its folder, else it has none.
 
-Stamps without a zone are read as if they were UTC, and moved when all is read, by what the logs
-themselves say: their container's stamps, or the time at which the process started.
+Stamps without a zone are read as UTC, and corrected in the end by evidence in the logs: the
+container's stamps, or the time at which the process started.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ OnRead: TypeAlias = Callable[[int], None]
 
 @dataclass(frozen=True)
 class BrokerLogs:
-    """What a folder of logs says.
+    """The contents of a folder of logs.
 
     `rows`: its events, in order of time. `unread_rows`: run, file, line, reason, text, lines (how
     many lines the row stands for). `file_rows`: run, file, bytes, lines, status (other than "read"
@@ -90,7 +90,7 @@ class BrokerLogs:
 
 
 def schema_of(names: Iterable[str]) -> pa.Schema:
-    import pyarrow as pa  # which a page in a browser does not have
+    import pyarrow as pa  # not available in a browser
 
     return pa.schema([(n, pa.int64() if n in _NUMBERS else pa.string()) for n in names])
 
@@ -111,8 +111,8 @@ def read_local(
     standard input.
 
     `run` names them (default: the name of the folder). `time_zone` is the one the brokers print
-    their local time in, such as "Europe/Berlin"; None: what the logs themselves say of it, else
-    UTC. Raises LogDirError when there is nothing to read or the zone is unknown.
+    their local time in, such as "Europe/Berlin"; None: by the evidence in the logs, else UTC.
+    Raises LogDirError if there is nothing to read or the zone is unknown.
     """
     find("-", time_zone or "UTC")
     with stored(log_dir) as path, UnpackedFiles() as unpacked:
@@ -121,7 +121,7 @@ def read_local(
 
 
 def quoted(log_dir: PathName, wanted: Mapping[str, Collection[int]]) -> dict[tuple[str, int], str]:
-    """Lines as they stand, by file and number, read again; none of what cannot be read again."""
+    """Lines exactly as in the files, by file and number, read again as far as possible."""
     texts: dict[tuple[str, int], str] = {}
     with suppress(OSError, DamagedFileError, LogDirError), UnpackedFiles() as unpacked:
         for source in expanded(find(log_dir), unpacked):
@@ -141,8 +141,8 @@ def read_sources(
     layout: Layout | None = None,
     step: OnRead = lambda size: None,
 ) -> BrokerLogs:
-    """What files say that were found; `layout` is asked before any that is detected, and `step`
-    hears how many bytes were read."""
+    """The contents of these files; `layout` is tried before any is detected, `step` gets the number
+    of bytes read."""
     metadata = metadata_files.metadata_sources(sources)
     names = {source.name for source in metadata}
     places = [(n, s) for n, s in enumerate(sources) if not s.skipped and s.name not in names]
@@ -156,7 +156,7 @@ def joined(
     run: str,
     time_zone: str | None,
 ) -> BrokerLogs:
-    """What the files say together: logs that were read, and those of metadata logs."""
+    """The combined contents of log files and metadata logs."""
     raw: dict[str, list[dict]] = {"event": [], "unread": [], "file": []}
     for row in metadata_files.rows(metadata, run):
         raw[str(row["row"])].append(row)
@@ -184,7 +184,7 @@ def joined(
 
 
 def _of_metadata(events: list[dict], files: list[str]) -> Iterator[tuple[ReadRow, int, str]]:
-    """The events of metadata logs, of which several controllers hold one record."""
+    """The events of metadata logs, once each although several controllers have them."""
     orders = {file: order for order, file in enumerate(files)}
     for event in events:
         detail = {"file": event["file"], "line": str(event["line"]), **event["detail"]}
@@ -198,7 +198,7 @@ def _once(told: list[tuple[ReadRow, int, str]]) -> list[Statement]:
     """Each row once, in order of time, file and line."""
     told.sort(key=lambda each: (each[0].row.ts_ms, each[1], each[0].row.line))
     rows: list[Statement] = []
-    now, known = None, set[tuple]()  # of one moment
+    now, known = None, set[tuple]()  # within one moment
     for (row, same, *_), _, folder in told:
         if row.ts_ms != now:
             now, known = row.ts_ms, set()

@@ -1,7 +1,7 @@
-"""The times that stand in log lines, in whatever way they are written.
+"""The times in log lines, in any notation.
 
 A stamp with an offset from UTC, and a number of seconds since the epoch, is a moment; any other is
-local time, and who reads it needs the zone.
+local time, whose zone must be known.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _MONTH = "|".join(_MONTHS)
 _HOUR = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<part>\d{1,9}))?(?!\d)"
 _ZONE = r"(?P<zone> ?(?:Z|UTC|GMT)(?!\w)| ?[+-]\d\d:?\d\d(?![\d-]))?"
-_FORMS = (  # the order matters: the first that fits reads a stamp
+_FORMS = (  # the first that matches reads a stamp
     rf"(?P<year>\d{{4}})[-/.](?P<month>\d\d)[-/.](?P<day>\d\d)[T ]{_HOUR}{_ZONE}",
     rf"(?P<day>\d{{1,2}})[/ -](?P<month>{_MONTH})[/ -](?P<year>\d{{4}})[: ]{_HOUR}{_ZONE}",
     rf"(?P<month>{_MONTH}) {{1,2}}(?P<day>\d{{1,2}}),? (?P<year>\d{{4}}),? {_HOUR}{_ZONE}",
@@ -32,9 +32,9 @@ _EARLIEST_MS, _LATEST_MS = 0, 7_258_118_400_000  # 1970 to 2200: pandas' time en
 
 
 class StampedTime(NamedTuple):
-    """`ms` since the epoch. If `is_local`, as if the local time that was written were UTC.
+    """`ms` since the epoch. If `is_local`, computed as if the local time were UTC.
 
-    `lacks` says what a stamp does not tell ("year", "date"): there is no `ms` then.
+    `lacks` names what is missing in a stamp ("year", "date"): there is no `ms` then.
     """
 
     ms: int
@@ -44,7 +44,7 @@ class StampedTime(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def moment(text: str) -> StampedTime | None:
-    """The time that a stamp tells, or None for a text that is no stamp.
+    """The time of a stamp, or None for text that is not a stamp.
 
     Raises ValueError for a day or an hour that does not exist, and before 1970 or after 2199.
     """
@@ -56,7 +56,7 @@ def moment(text: str) -> StampedTime | None:
         and second < "60"
         and (second + ms).isdecimal()
     ):
-        minute = _moment(f"{text[:17]}00")  # so most are written, and many are of one minute
+        minute = _moment(f"{text[:17]}00")  # the most common form, and many share a minute
         if minute is not None and minute.is_local and not minute.lacks:
             return StampedTime(minute.ms + int(second) * 1000 + int(ms), True)
     return _moment(text)
@@ -91,9 +91,9 @@ def _moment(text: str) -> StampedTime | None:
 
 
 def given_ms(text: str) -> int:
-    """The moment that a person wrote, in UTC unless it names its zone.
+    """A moment given by the user, in UTC unless it names its zone.
 
-    Raises ValueError for a text that is no time.
+    Raises ValueError for text that is not a time.
     """
     try:
         time = datetime.fromisoformat(text)
@@ -103,15 +103,15 @@ def given_ms(text: str) -> int:
 
 
 def zone_of(name: str) -> tzinfo:
-    """A time zone by its name; UTC also where no data of zones is installed (in a browser).
+    """A time zone by its name; UTC also works without zone data (in a browser).
 
-    Raises OSError, ValueError or KeyError for a name that is none.
+    Raises OSError, ValueError or KeyError for an unknown name.
     """
     return UTC if name == "UTC" else ZoneInfo(name)
 
 
 def utc_ms(local_ms: int, time_zone: str) -> int:
-    """The moment of a local time that is written as if it were UTC."""
+    """The moment of a local time that was computed as if it were UTC."""
     return local_ms - _ahead_ms(local_ms // 3_600_000, time_zone)
 
 
@@ -123,5 +123,5 @@ def _ahead_ms(local_hour: int, time_zone: str) -> int:
 
 
 def zone_name(ahead_ms: int) -> str:
-    """Such as "UTC+02:00" for 7,200,000."""
+    """The name of an offset, such as "UTC+02:00" for 7,200,000."""
     return str(timezone(timedelta(milliseconds=ahead_ms)))

@@ -1,8 +1,8 @@
-"""Lines whose time cannot be: more than 30 days after everything else, or before what they follow.
+"""Lines with an impossible time: over 30 days after all others, or before those they follow.
 
-A damaged digit in a stamp, or a clock that jumps for a moment, would stretch an hour of logs to
-decades. Such lines are left out and kept as unread. A file that begins with a few lines of long ago
-is quiet, not wrong; so is one that goes on with more than a few lines.
+A damaged digit in a stamp, or a clock that jumps briefly, would stretch an hour of logs to decades.
+Such lines become unread. A file that begins with a few very old lines is quiet, not wrong; so is
+one that continues with more than a few lines.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from itertools import pairwise
 from isrlab.events.statements import Statement
 
 FAR_MS = 30 * 86_400_000
-MOST = 3  # lines together that are strays
-LEAST = 20  # lines of the others for each of them
+MOST = 3  # consecutive lines that can be strays
+LEAST = 20  # other lines needed for each of them
 STRAY = "its time is more than 30 days away from the lines around it, so it is left out"
 
 
 def without_strays(rows: list[Statement], files: list[dict]) -> tuple[list[Statement], list[dict]]:
-    """The rows without strays, which become unread; `files` are given their true ends."""
+    """The rows without strays, which become unread; corrects the ends of `files`."""
     steps = [n for n, (a, b) in enumerate(pairwise(rows), 1) if b.ts_ms - a.ts_ms > FAR_MS]
     if not rows or not (steps or any(_is_wrong(file, rows[-1].ts_ms) for file in files)):
         return rows, []
@@ -44,9 +44,9 @@ def _is_wrong(row: dict, latest_ms: int) -> bool:
 
 
 def _strays(rows: Sequence[Statement], bounds: list[int]) -> dict[tuple[str, int], str]:
-    """The lines whose rows are strays, with the times that they have.
+    """The lines whose rows are strays, with their times.
 
-    `bounds` part the rows, which are in order of time, into groups that are far from each other.
+    `bounds` split the rows, which are in order of time, into groups that are far apart.
     """
     groups = [rows[start:end] for start, end in pairwise(bounds)]
     main = max(range(len(groups)), key=lambda n: len(groups[n]))

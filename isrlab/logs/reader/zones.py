@@ -1,12 +1,12 @@
-"""In which zone the stamps of a log are that name none: what the logs themselves say of it.
+"""The zone of stamps that do not name one, from evidence in the logs.
 
-A process prints when it started, in ms since the epoch (`Kafka startTimeMs`): against the stamp of
-that line it gives the zone, since 2.3. A container's stamp, which names its zone, does the same for
-each line. A file that says nothing has the zone of the files beside it, else of all others if they
-agree, else UTC, which is then said to be assumed.
+A process prints when it started, in ms since the epoch (`Kafka startTimeMs`): compared with the
+stamp of that line it gives the zone, since 2.3. A container's stamp, which names its zone, does the
+same for each line. A file without evidence takes the zone of the files in its folder, else of all
+others if they agree, else UTC, which is reported as assumed.
 
-Left out: an hour that comes twice at the end of summer time, in a log that says its zone only at
-its start. The versions in the lines tell more there than their times.
+Left out: the hour that occurs twice at the end of summer time, in a log with evidence only at its
+start. The versions in the lines order these better than their times.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import NamedTuple
 from isrlab.logs.reader.stamps import zone_name
 
 STEP_MS = 15 * 60 * 1000  # every zone is a multiple of it
-MOST_APART_MS = 60_000  # of a broker's stamp and its container's, zone aside
+MOST_APART_MS = 60_000  # between a broker's stamp and its container's, apart from the zone
 
 
 class Evidence(NamedTuple):
-    """From this line, stamped `local_ms`, on a file's local time is `ahead_ms` ahead of UTC."""
+    """From this line on, stamped `local_ms`, a file's local time is `ahead_ms` ahead of UTC."""
 
     line: int
     local_ms: int
@@ -32,7 +32,7 @@ class Evidence(NamedTuple):
 
 
 def evidence(line: int, local_ms: int, utc_ms: int, how: str) -> Evidence | None:
-    """What a local time says of its zone if the moment is known; None if they are far apart."""
+    """The evidence that a local time gives if the moment is known; None if they are far apart."""
     ahead_ms = round((local_ms - utc_ms) / STEP_MS) * STEP_MS
     if abs(local_ms - utc_ms - ahead_ms) > MOST_APART_MS or abs(ahead_ms) > 15 * 3_600_000:
         return None
@@ -40,8 +40,8 @@ def evidence(line: int, local_ms: int, utc_ms: int, how: str) -> Evidence | None
 
 
 class Zones:
-    """The zones of the files of a folder. `said` is what each file says; `given` the zone that
-    the reader was given, in which its stamps have been read."""
+    """The zones of the files of a folder. `said` is each file's evidence; `given` the zone given to
+    the reader, in which its stamps were read."""
 
     def __init__(self, said: Mapping[str, Sequence[Evidence]], given: str | None) -> None:
         self._said, self._given = said, given
@@ -53,7 +53,7 @@ class Zones:
         self._all = {each.ahead_ms for known in said.values() for each in known}
 
     def ahead_ms(self, file: str, lines: Sequence[int], local_ms: Sequence[int]) -> list[int]:
-        """How far lines of a file, with these local times, are ahead of UTC."""
+        """How far these lines of a file, with these local times, are ahead of UTC."""
         for known, at, place in ((self._said[file], lines, 0), (self._near(file), local_ms, 1)):
             if known:
                 begins = [each[place] for each in known]

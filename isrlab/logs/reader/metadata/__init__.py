@@ -1,1 +1,1 @@
-"""Kafka's metadata log, from its files: how it is encoded, what it records, what then happened."""
+"""Kafka's metadata log, from its files: its encoding, its records, and the events they describe."""

@@ -1,4 +1,4 @@
-"""CRC-32C, of Castagnoli: by a library in C, or where there is none (a browser) by a table."""
+"""CRC-32C (Castagnoli): by a library in C, or without one (in a browser) by a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _POLYNOMIAL = 0x82F63B78
 
 @cache
 def _table() -> list[int]:
-    """For each value of two bytes what they do to a checksum."""
+    """The effect of each value of two bytes on a checksum."""
     table = [*range(65_536)]
     for _ in range(16):
         table = [(each >> 1) ^ (_POLYNOMIAL * (each & 1)) for each in table]

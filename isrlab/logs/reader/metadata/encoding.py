@@ -1,10 +1,9 @@
-"""How a record of Kafka's metadata log is encoded: the flexible form of KIP-482, by its schemas.
+"""The encoding of records in Kafka's metadata log: the flexible form of KIP-482, by schemas.
 
 A value is framed by three unsigned varints: frame version (1), key of the record, its version. Then
-come its fields as `records.txt` has them, and its tagged fields, each with its size, so that one
-that is not known is passed over. Lengths are one more than they say, so that 0 is null. Most
-records say of one partition what others say of theirs: but for its first fields, those of fixed
-size, a record is decoded once.
+come its fields as `records.txt` has them, and its tagged fields, each with its size, so that
+unknown ones are skipped. Lengths are stored plus one, so that 0 is null. Many records differ only
+in their first fields, which have a fixed size: the rest is decoded once.
 
 No library on PyPI decodes these records (kio and kafka-python know the client protocol only).
 Source: AbstractApiMessageSerde.java, ByteBufferAccessor.java, 3.9.
@@ -20,7 +19,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
 Value: TypeAlias = tuple[Any, int]  # what was read, and where it ends
-Reader: TypeAlias = Callable[..., Value]  # of bytes, from a place on
+Reader: TypeAlias = Callable[..., Value]  # reads bytes from an index on
 FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}
 FIXED["uuid"] = "16s"
 
@@ -49,7 +48,7 @@ class UnknownRecord(ValueError):
 
 @cache
 def schemas() -> dict[int, Schema]:
-    """By key, from `records.txt`, where they stand in this order."""
+    """The schemas of `records.txt` by key, in its order."""
     known: dict[int, Schema] = {}
     text = files(__package__).joinpath("records.txt").read_text("utf-8")
     for line in filter(None, (line.partition("#")[0].rstrip() for line in text.splitlines())):
@@ -65,9 +64,9 @@ def schemas() -> dict[int, Schema]:
 
 @lru_cache(maxsize=1024)
 def decoder(beginning: bytes) -> tuple[str, Callable[[bytes], dict[str, Any]] | None]:
-    """What a record is called that begins with these three bytes, and how its fields are read.
+    """The name of a record that begins with these three bytes, and the reader of its fields.
 
-    No reader for a record that says nothing about replicas. Raises UnknownRecord for types and
+    A record that does not concern replicas has no reader. Raises UnknownRecord for types and
     versions that are not in the schemas; the reader ValueError, IndexError or struct.error for
     bytes that do not fit them.
     """
@@ -103,7 +102,7 @@ def _fields(schema: Schema, version: int) -> list[WireField]:
 
 def uvarint(data: bytes, at: int) -> Value:
     value = data[at]
-    if value < 0x80:  # nearly always
+    if value < 0x80:  # the usual case
         return value, at + 1
     value = 0
     for nth, byte in enumerate(data[at : at + 10]):
@@ -174,7 +173,7 @@ def _structs(one: Reader) -> Reader:
 
 
 def _struct(fields: Sequence[WireField]) -> Reader:
-    """Reads the values of fields; tagged ones that are not known are passed over."""
+    """Reads the values of fields; unknown tagged ones are skipped."""
     plain = [(field.name, _reader(field.type)) for field in fields if field.tag is None]
     tagged = {field.tag: (field.name, _reader(field.type)) for field in fields}
 

@@ -1,7 +1,6 @@
-"""The files of a metadata log: which they are, in which order they belong, and rows for each.
+"""The files of a metadata log: recognised, put in order, and read into rows.
 
-A file is known by how it begins, not by its name: a record batch whose records are those of a
-metadata log. A segment of another topic is none.
+A file is recognised by its beginning, not its name: a record batch of a metadata log.
 """
 
 from __future__ import annotations
@@ -25,16 +24,15 @@ from isrlab.logs.reader.metadata.records import (
 CHECKPOINT = re.compile(r"\d{20}(?=-\d{10}\.checkpoint)")
 BOOTSTRAP = "bootstrap.checkpoint"
 LAYOUT = "metadata log"
-BEGINNING = 64 * 1024  # of a file, by which it is known
-SAME = ("offset", "ts_ms", "kind", "topic", "partition", "replica", "isr")  # in copies of an event
-
+BEGINNING = 64 * 1024  # of a file, by which it is recognised
+SAME = ("offset", "ts_ms", "kind", "topic", "partition", "replica", "isr")  # in copies
 
 MetadataRow: TypeAlias = dict[str, Any]
 
 
 class MetadataSource(NamedTuple):
-    """A file of a metadata log: `first` offset of a segment; a checkpoint ends before `end`. Of one
-    that grows its first `size_bytes` count."""
+    """A file of a metadata log: `first` offset of a segment; a checkpoint ends before `end`. Of a
+    growing file the first `size_bytes` count."""
 
     path: str
     name: str
@@ -52,7 +50,7 @@ class Checkpoint(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """Segments that follow each other, and the checkpoints that are still to come."""
+    """Successive segments, and the checkpoints still to come."""
 
     reader: MetadataReader
     cluster: MetadataCluster
@@ -68,13 +66,13 @@ class Chain(NamedTuple):
 
 
 def metadata_sources(found: Iterable[files.Source]) -> list[MetadataSource]:
-    """Those of the files found that belong to metadata logs."""
+    """The files that belong to metadata logs."""
     readable = ((s.end, recognise(s.path, s.name)) for s in found if not s.skipped)
     return [known._replace(size_bytes=size) for size, known in readable if known]
 
 
 def recognise(path: str, name: str) -> MetadataSource | None:
-    """What the file is, if it belongs to a metadata log and can be read at all."""
+    """The source, if the file belongs to a metadata log and can be read at all."""
     begin = b""
     try:
         for chunk in chunks(path):
@@ -82,7 +80,7 @@ def recognise(path: str, name: str) -> MetadataSource | None:
             if len(begin) >= BEGINNING:
                 break
     except (DamagedFileError, OSError):
-        pass  # what there is decides
+        pass  # judge by the part that is there
     first = first_offset(begin)
     if first is None:
         return None
@@ -91,7 +89,7 @@ def recognise(path: str, name: str) -> MetadataSource | None:
 
 
 def rows(sources: list[MetadataSource], run: str) -> Iterator[MetadataRow]:
-    """Rows as read.py makes them of other files: "event", "unread", and "file" for each."""
+    """Rows like those of read.py for other files: "event", "unread", and one "file" for each."""
     folders: dict[str, list[MetadataSource]] = {}
     for source in sources:
         folders.setdefault(os.path.dirname(source.name), []).append(source)
@@ -102,12 +100,12 @@ def rows(sources: list[MetadataSource], run: str) -> Iterator[MetadataRow]:
             if row["row"] != "event":
                 yield row
             elif row["same"] not in events or events[row["same"]].get("partition_epoch") is None:
-                events[row["same"]] = row  # of two copies that which knows the epochs
+                events[row["same"]] = row  # of two copies, the one with epochs
     yield from events.values()
 
 
 def last_state(sources: list[MetadataSource]) -> tuple[MetadataCluster, list[MetadataRow]]:
-    """The state at the end of the files of one folder, and the rows on the way there."""
+    """The state at the end of the files of one folder, and the rows before it."""
     chains: list[Chain] = []
     rows_before = [*_folder(sources, chains)]
     return max(chains, key=lambda chain: chain.reader.next_offset or 0).cluster, rows_before
@@ -196,5 +194,5 @@ def _items(source: MetadataSource, reader: MetadataReader) -> Iterator[list[Reco
     data: list[bytes] = []
     try:
         data.extend(chunks(source.path, end=source.size_bytes))
-    finally:  # what came before the damage of a file counts
+    finally:  # the records before damage count
         yield from reader.segment(b"".join(data))

@@ -1,14 +1,14 @@
 """Events from Kafka's metadata log: every ISR, leader, epoch, replica set and fencing, exactly.
 
 Theory of operation. The controllers of a KRaft cluster agree on one log of records; replaying it
-gives the state of every partition after each of them. A `PartitionRecord` says all of a partition;
-a `PartitionChangeRecord` says what changes, raises the partition epoch by one and, if it names a
-leader (even the same), the leader epoch. Times are the controller's, in ms since the epoch.
+gives the state of every partition after each of them. A `PartitionRecord` has the whole state of a
+partition; a `PartitionChangeRecord` has the changes, raises the partition epoch by one and, if it
+names a leader (even the same), the leader epoch. Times are the controller's, in ms since the epoch.
 A partition is a dict of the fields of its record, as far as they are known.
 
-Who asked: a leader only grows the ISR, or takes out brokers that are neither fenced nor leaving in
-that batch; all other changes are the controller's own. The last records of a copied log may be such
-as no majority has, and never count; the log itself does not say.
+The author of a change: a leader only grows the ISR, or removes brokers that are neither fenced nor
+leaving in that batch; all other changes are the controller's. The last records of a copied log may
+be on no majority, and never take effect; the log itself does not show that.
 
 Source: PartitionRegistration.merge, ReplicationControlManager.replay, 3.9 and 4.1.
 """
@@ -28,7 +28,7 @@ PartitionFields: TypeAlias = dict[str, Any]
 MetadataEvent: TypeAlias = dict[str, Any]
 SAID_BY = "metadata log"
 NO_LEADER, NO_LEADER_CHANGE = -1, -2
-TOPIC, CLUSTER = 2, 4  # resources of a ConfigRecord that matter
+TOPIC, CLUSTER = 2, 4  # relevant resources of a ConfigRecord
 SETTINGS = re.compile(r"min\.insync\.replicas|unclean\.leader\.election\.enable|.*\.throttled\..*")
 MIN_ISR, ELR = "min.insync.replicas", "eligible.leader.replicas.version"
 SHOWN = {  # in `detail`, if there are any
@@ -44,7 +44,7 @@ STANDING |= {"RegisterBroker": "registered", "UnfenceBroker": "unfenced"}
 
 
 class MetadataCluster:
-    """The state that a chain of records has told so far; `apply` gives the events of a batch."""
+    """The state after a chain of records; `apply` gives the events of a batch."""
 
     def __init__(self) -> None:
         self.topics: dict[bytes, str] = {}  # name by id
@@ -58,7 +58,7 @@ class MetadataCluster:
         )
 
     def forget(self) -> None:
-        """Records are missing: names stay, all else may have changed."""
+        """Records are missing: names stay, everything else may have changed."""
         self.partitions, self.inactive, self.saved = {}, set(), None
 
     def apply(self, batch: list[Record]) -> Iterator[MetadataEvent]:
@@ -81,7 +81,7 @@ class MetadataCluster:
                     yield from events
 
     def install(self, checkpoint: list[Record]) -> Iterator[MetadataEvent]:
-        """The whole state as a checkpoint has it; events for what was not known so."""
+        """Replace the state by a checkpoint's; gives events for the differences."""
         listed = {key_of(record.data) for record in checkpoint if record.name == "Partition"}
         self.partitions = {key: self.partitions[key] for key in listed & self.partitions.keys()}
         self.inactive, self.brokers = set(), {}
@@ -164,7 +164,7 @@ class MetadataCluster:
         yield row | {"kind": "isr_commit", "isr_before": before.get("isr"), "detail": detail}
 
     def _why(self, before: PartitionFields, after: PartitionFields) -> dict[str, Any]:
-        """Who wanted the new ISR: the leader, or the controller, and why."""
+        """The author of the new ISR: the leader, or the controller and its reason."""
         if "isr" not in before or set(before["isr"]) == set(after["isr"]):
             return {}
         gone = tuple(sorted(set(before["isr"]) - set(after["isr"])))
@@ -194,7 +194,7 @@ class MetadataCluster:
         if why is None:
             return  # only its log directories
         (self.inactive.discard if why == "unfenced" else self.inactive.add)(broker)
-        if why == "shut down":  # it wants to: its process still runs
+        if why == "shut down":  # a controlled shutdown: its process still runs
             yield {"kind": "sign", "replica": broker, "detail": {"sign": "stop_asked"}}
             return
         kind = "restart" if why in ("unfenced", "registered") else "crash"
@@ -248,7 +248,7 @@ def broker_of(record: Record) -> int:
 
 
 def standing(record: Record) -> str | None:
-    """Why the broker of this record may be in no ISR from now on; "unfenced" if it may again."""
+    """Why this record's broker may not be in any ISR from now on; "unfenced" if it may again."""
     if record.name != "BrokerRegistrationChange":
         return STANDING.get(record.name)
     fenced = {1: "fenced", -1: "unfenced"}.get(record.data.get("fenced", 0))

@@ -2,11 +2,11 @@
 
 Theory of operation. A segment is a chain of record batches (magic 2). The header of a batch has its
 first offset, its length and the CRC-32C of what follows; offsets have no gaps. An idle cluster
-writes a `NoOpRecord` every half second, so nearly all batches say nothing: they are known by their
-length and one byte, and passed over once their CRC is right. Records are decoded by encoding.py.
+writes a `NoOpRecord` every half second, so nearly all batches are irrelevant: they are recognised
+by their length and one byte, and skipped if their CRC is right. Records are decoded by encoding.py.
 
-Whatever cannot be read becomes a `Damage`, and reading goes on at the next batch whose CRC is
-right. The base offset is not under the CRC: a batch out of turn counts as a gap.
+Anything unreadable becomes a `Damage`, and reading continues at the next batch with a correct CRC.
+The base offset is not under the CRC: a batch out of turn counts as a gap.
 
 Source: DefaultRecordBatch.java, 3.9.
 """
@@ -34,7 +34,7 @@ COMPRESSED, CONTROL = 0x07, 0x20
 SNAPSHOT_FOOTER = 4  # type of the control record that ends a checkpoint
 LIKE_A_BATCH = re.compile(rb"(?=\0[\0-\xff]{7}\0[\0-\xff]{7}\x02)")
 MOST_BYTES = 16 * 1024 * 1024  # of a batch; Kafka writes 8 MiB at most
-MOST_TRIES = 1_000  # places in garbage that may look like a batch
+MOST_TRIES = 1_000  # positions in garbage that may look like a batch
 BROKEN = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, struct.error)
 
 
@@ -48,7 +48,7 @@ class Record(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """What could not be read; `is_loss` if changes may be missing from here on."""
+    """An unreadable part; `is_loss` if changes may be missing from here on."""
 
     reason: str
     where: str
@@ -69,7 +69,7 @@ class MetadataReader:
         self.ended = False
 
     def segment(self, data: bytes) -> Iterator[list[Record] | Damage]:
-        """The batches of a segment or checkpoint, that say something."""
+        """The relevant batches of a segment or checkpoint."""
         position, size, unpack, checksum = 0, len(data), _HEADER.unpack_from, crc32c
         damaged, tries, known_key = -1, 0, NO_OP_KEY
         while size - position >= HEADER_BYTES:
@@ -123,7 +123,7 @@ class MetadataReader:
             yield records
 
     def _gap(self, base: int, line: int) -> Iterator[Damage]:
-        """Go on at the offset `base`."""
+        """Continue at offset `base`."""
         expected, self.next_offset = self.next_offset, base
         if expected not in (None, base):
             where = f"offset {base:,} instead of {expected:,}"
@@ -131,9 +131,9 @@ class MetadataReader:
 
 
 def _parts(data: bytes, at: int, end: int) -> tuple[int, bytes, bytes]:
-    """Of a record, after its length: milliseconds after the first of its batch, value, key."""
+    """The parts of a record after its length: milliseconds since its batch began, value, key."""
     _, ms, number, size = data[at : at + 4]
-    if ms | number < 0x80 and size == 1:  # nearly always: one byte each, and no key
+    if ms | number < 0x80 and size == 1:  # the usual case: one byte each, and no key
         ms, key, at = (ms >> 1) ^ -(ms & 1), b"", at + 4
     else:
         ms, at = varint(data, at + 1)
@@ -153,7 +153,7 @@ def _unreadable(error: Exception, line: int, where: str) -> Damage:
 
 
 def _damage(data: bytes, start: int, end: int) -> Damage:
-    """Bytes that are no batch. That records are missing is told by the next offset."""
+    """Bytes that are not a batch. The next offset shows whether records are missing."""
     where = f"{end - start:,} bytes from byte {start:,}"
     if not data[start:end].strip(b"\0"):
         return Damage("a hole of zero bytes", where, start, False)
@@ -163,12 +163,12 @@ def _damage(data: bytes, start: int, end: int) -> Damage:
 
 
 def is_metadata(beginning: bytes) -> bool:
-    """A file that begins so belongs to a metadata log."""
+    """Whether a file with this beginning belongs to a metadata log."""
     return first_offset(beginning) is not None
 
 
 def first_offset(data: bytes) -> int | None:
-    """The first offset of what begins like a segment or checkpoint of a metadata log, else None.
+    """The first offset of a segment or checkpoint of a metadata log with this beginning, else None.
 
     Its first records are those of KRaft itself (control records of another type than 0 and 1, the
     transaction markers of other topics), or framed like metadata.

@@ -111,7 +111,7 @@ def test_the_worse_of_kraft_and_zookeeper_counts_where_a_release_has_both():
     assert read[False].endswith("Kafka 3.5") and read[True].endswith("Kafka 3.5 with ZooKeeper")
     with pytest.raises(CheckError, match="Kafka 4 has no ZooKeeper"):
         checked(text, "4.1", mode=True)
-    with pytest.raises(CheckError, match="KRaft, not with ZooKeeper"):
+    with pytest.raises(CheckError, match="runs KRaft, not ZooKeeper"):
         checked(text_of("1 1,2,3 1 2"), None, mode=True)
 
 
@@ -210,7 +210,7 @@ def test_a_plan_may_replace_a_move_that_is_on_its_way():
 @pytest.mark.parametrize(
     ("plan", "says"),
     [
-        ("{", "no JSON"), ('{"partitions": [1]}', "no JSON"),
+        ("{", "not JSON"), ('{"partitions": [1]}', "not JSON"),
         ('{"partitions": [{"topic": "x", "partition": 0, "replicas": [1]}]}', "x-0, which is not"),
         ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [9]}]}', "no broker 9"),
         ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', "the replicas"),
@@ -239,7 +239,7 @@ OLD = "".join(LINES).replace("\tElr: \tLastKnownElr: ", "")
          "\tLastKnownElr: \n", "topic 'u' has partitions, but no line of its own"),
         ("".join(LINES) + OLD.replace("t\t", "u\t"), "two layouts"),
         ("".join(LINES)[:-1], "ends within a line"), ("".join(LINES)[:-9], "not like|within"),
-        ("".join(LINES) + "Error while executing topic command\n", "is no line of kafka-topics"),
+        ("".join(LINES) + "Error while executing topic command\n", "is not a line of kafka-topics"),
         ("".join(LINES).replace("Isr: 1,2,3", "Isr: 1,2,7"), "impossible for its replicas"),
         ("".join(LINES).replace("Leader: 1", "Leader: 9"), "impossible for its replicas"),
         ("".join(LINES) + "".join(LINES), "described twice"),
@@ -546,10 +546,10 @@ def test_the_command_answers_in_some_ten_lines(tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--restart", "9"], "no broker 9 here"), (["--down", "zone=q"], "no zone"),
+        (["--restart", "9"], "no broker 9 here"), (["--down", "zone=q"], "nor a zone"),
         (["--zone", "1=a,2=b"], "no rack is given for broker 3"),
         (["--zone", "1=a,2=b,3=c,9=d"], "no broker 9"), (["--version", "1.0"], "do not fill"),
-        (["--version", "x"], "x"), (["--throttle", "much"], "is no size"),
+        (["--version", "x"], "x"), (["--throttle", "much"], "is not a size"),
     ],
 )  # fmt: skip
 def test_a_bad_option_is_one_sentence(options, says, tmp_path):

@@ -77,7 +77,7 @@ def test_a_wrong_master_in_the_environment_is_named_too(monkeypatch):
     monkeypatch.setenv(MASTER_VARIABLE, "here")
     done = run("report", "--notebooks", NOTEBOOKS)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "'here' is no Spark master" in done.stderr
+    assert "'here' is not a Spark master" in done.stderr
 
 
 def test_the_master_reaches_the_kernels(monkeypatch, tmp_path):

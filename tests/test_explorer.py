@@ -69,7 +69,7 @@ def test_a_line_that_a_version_cannot_play_does_nothing_there_and_says_why():
 @pytest.mark.parametrize("wrong", ["status", "", "# nothing", "partition replicas=1"])
 def test_what_is_no_step_is_refused(wrong):
     story = Exploration(TWO)
-    with pytest.raises(ValueError, match="is no step"):
+    with pytest.raises(ValueError, match="is not a step"):
         story.play(wrong)
     with pytest.raises(ValueError, match="no step 7"):
         story.go(7)

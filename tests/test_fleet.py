@@ -48,7 +48,7 @@ def kinds(config):
     [
         ("partitions", 0, "partitions=0 is out of range; valid: 1 to 1,000,000 partitions"),
         ("minutes", -1, "minutes=-1 is out of range; valid: 0.01 to 20,160.0"),
-        ("brokers", 3.5, "brokers=3.5 is not whole; valid: 2 to 10,000 brokers"),
+        ("brokers", 3.5, "brokers=3.5 is not a whole number; valid: 2 to 10,000 brokers"),
         ("minutes", float("nan"), "minutes=nan is out of range"),
         ("seed", 1.5e300, "seed=1.5e+300 is out of range"),
         ("replica_lag_time_max_ms", 0, "valid: 1 to 86,400,000 ms"),

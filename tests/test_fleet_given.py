@@ -76,7 +76,7 @@ def test_pauses_are_text_and_back() -> None:
     ({"assigned": "1,2,3"}, "assigned has 1 partitions; valid: partitions=4"),
     ({"assigned": "1,2 3,1 1,3 3,2"}, "replication_factor=3"),
     ({"assigned": "1,2,4 3,1,2 1,3,2 3,2,1"}, "brokers out of 1 to 3"),
-    ({"assigned": "1;2"}, "are no replicas"),
+    ({"assigned": "1;2"}, "is not a list of replicas"),
 ])  # fmt: skip
 def test_what_is_given_wrongly_is_named(settings, says) -> None:
     with pytest.raises(ValueError, match=says):

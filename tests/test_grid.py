@@ -51,9 +51,9 @@ def test_every_combination_is_a_run(tmp_path):
         (GOOD.replace("seed", "sed"), "unknown parameter 'sed'; known:\n  01_works"),
         (GOOD.replace("200", "soon"), "'soon' is not a whole number"),
         (GOOD.replace("200", "100"), "a value occurs twice"),
-        (GOOD.replace("[100, 200, 300]", "[]"), "2 version x 0 lag_ms make 0 points"),
-        (GOOD.replace("[100, 200, 300]", str(list(range(51)))), "make 102 points; valid: 1 to 100"),
-        ("notebook: works", "no values make 1 points"),
+        (GOOD.replace("[100, 200, 300]", "[]"), "2 version x 0 lag_ms give 0 points"),
+        (GOOD.replace("[100, 200, 300]", str(list(range(51)))), "give 102 points; valid: 1 to 100"),
+        ("notebook: works", "no values give 1 points"),
         ("notebook: works\ngrid: 3", "grid must hold `name: value` lines"),
     ],
 )

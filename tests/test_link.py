@@ -45,10 +45,10 @@ def packed(text: bytes) -> str:
         ("s" + "A" * 10_000_000, "at most"),
         (packed(b"3.7\n" + b"advance 1s\n" * 100_000), "longer than"),
         (packed(b"\xff\xfe"), "damaged"),
-        ("s*", "not one"),
+        ("s*", "not a link"),
         ("sgziKkBuwusAQi-HYAhqajDCDB5tiSAqERgy", "end is missing"),
-        ("<img src=x onerror=alert(1)>", "not one"),
-        ("", "not one"),
+        ("<img src=x onerror=alert(1)>", "not a link"),
+        ("", "not a link"),
     ],
 )
 def test_a_wrong_link_says_what_is_wrong_with_it(fragment, problem):

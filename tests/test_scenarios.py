@@ -182,7 +182,7 @@ def test_rewriting_is_stable() -> None:
         ("partition\nelect 2", 2, ("preferred", "'2'")),
         ("partition\ncheck nothing", 2, ("nothing", "logs_agree")),
         ("partition\nproduce 1 'm1", 2, ("quotation",)),
-        ("partition\nkill 1 2", 2, ("'2'", "too many", "usage: kill")),
+        ("partition\nkill 1 2", 2, ("'2'", "extra word", "usage: kill")),
         ("partition\nstatus now=1", 2, ("'now'", "none", "usage: status")),
         ("partition\npower_loss 7", 2, ("'7'", "1,2,3", "'controller'")),
     ],

@@ -1,4 +1,4 @@
-"""What is safe before it is done: a restart, a failure, a reassignment (`python -m isrlab check`).
+"""What a restart, a failure or a reassignment would do to a cluster (`python -m isrlab check`).
 
-A text, a metadata log or a live cluster becomes a `cluster.ClusterState`; `answer.check_of` asks.
+A text, a metadata log or a live cluster becomes a `cluster.ClusterState` for `answer.check_of`.
 """

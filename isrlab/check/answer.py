@@ -1,4 +1,4 @@
-"""What a check says, in some ten lines, and as values for a program."""
+"""The answer of a check: about ten lines of text, and values for a program."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from isrlab.logs.incidents.exposed import Exposure, StoredPartition
 from isrlab.placement.pace import catch_up_s
 
 ALL_WELL, WRONG, NOT_KNOWN = 0, 1, 2  # exit status, as of `logs`
-DOWN_S, LOADS = (30.0, 120.0), (0.3, 0.8)  # for which the wait is given if nothing is said
+DOWN_S, LOADS = (30.0, 120.0), (0.3, 0.8)  # defaults for the wait
 first = attrgetter("first")
-MOST = 3  # brokers or partitions that are named
+MOST = 3  # brokers or partitions named in a line
 
 
 @dataclass(frozen=True)
 class CheckQuestion:
-    """What is asked: brokers that shall go down together (none: each alone), brokers that fail, a
-    plan, patterns of topics that may be unavailable, and what the wait depends on."""
+    """The question: brokers that are to go down together (none: each alone), brokers that fail, a
+    plan, patterns of topics that may be unavailable, and the inputs of the wait."""
 
     restart: frozenset[int] = frozenset()
     down: frozenset[int] = frozenset()
@@ -41,8 +41,8 @@ class CheckQuestion:
 
 @dataclass(frozen=True)
 class ClusterCheck:
-    """What was worked out: what blocks the restart that was asked for, each broker that is up, and
-    each zone; which partitions refuse acks=all now, and who leads them; what the failure does."""
+    """The results: what blocks the given restart, each live broker, and each zone; which partitions
+    refuse acks=all now, and their leaders; the effect of the failure."""
 
     state: ClusterState
     question: CheckQuestion
@@ -91,7 +91,7 @@ def check_of(
     question: CheckQuestion,
     history: Mapping[Key, StoredPartition] | None = None,
 ) -> ClusterCheck:
-    """All that is asked of a state."""
+    """The results of a question about a state."""
     ignored = question.ignored
     kept = [p for p in state.partitions if not any(fnmatchcase(p.topic, name) for name in ignored)]
     state = replace(state, partitions=kept)
@@ -139,7 +139,7 @@ def _rows(check: ClusterCheck) -> dict[str, str]:
 
 
 def _releases(state: ClusterState) -> str:
-    """By the rules of which releases; and of which mode, where a release can be run both ways."""
+    """The releases, and the mode of releases that run in two."""
     ends = (choose(state.versions, key=first).name.partition(" ")[0] for choose in (min, max))
     modes = {v.kraft for v in state.versions if (3, 3) <= v.first < (4, 0)}
     both = " by the rules of KRaft and of ZooKeeper (--zookeeper or --kraft decides)"
@@ -220,7 +220,7 @@ def _ids(brokers: Iterable[int]) -> str:
 
 
 def as_dict(check: ClusterCheck) -> dict[str, Any]:
-    """For a program: numbers and names as they were worked out, and the rows of the answer."""
+    """For a program: the numbers and names of the results, and the rows of the answer."""
 
     def listed(blocks: Iterable[BlockingPartition]) -> list[dict[str, Any]]:
         return [{"partition": b.partition.name, "why": b.why, "refuses": b.refuses} for b in blocks]

@@ -1,12 +1,12 @@
-"""The state of a cluster, from whatever shows it, and what that source cannot show.
+"""The state of a cluster, from any source, and what that source cannot show.
 
 Theory of operation. The text of kafka-topics, a metadata log and a live cluster all become one
-`ClusterState`. What a source leaves open is never guessed to the better: where the release is not
-known, all releases that could have printed it are asked, and a sentence in `unsure` keeps every
-answer from being "safe". A text that cannot be whole is refused.
+`ClusterState`. Missing information is never assumed to be favourable: if the release is not known,
+all releases that could have printed the text are checked, and a sentence in `unsure` keeps every
+answer from being "safe". A text that must be incomplete is refused.
 
 Source: TopicCommand.java, trunk of 2024-10-25: a topic has its own line with its partition count
-unless only some partitions were asked for; each line ends with a line break.
+unless only some partitions were requested; each line ends with a line break.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from isrlab.events.wording import counted, printable
 from isrlab.placement.describe import DescribedPartition, TopicsDescription, described, racks_of
 
 NO_LEADER = -1
-ANY = (0, 8, 2)  # the oldest release that is known
+ANY = (0, 8, 2)  # the oldest known release
 SHOWS_MOVES, SHOWS_IDS, SHOWS_ELR = (2, 4), (2, 8), (3, 7)  # the first release that shows them
 SHOWS_BROKERS_SETTINGS = (3, 0)  # 2.8 with --zookeeper shows a topic's own
-NOISE = re.compile(  # what a JVM or its logger may print before
+NOISE = re.compile(  # what a JVM or its logger may print first
     r"line \d+: .(\[?\d{4}-\d\d-\d\d[ T]|"
     r"(?:WARN|INFO|DEBUG|SLF4J|WARNING|NOTE|Picked up|OpenJDK|log4j)\b)"
 )
 
 
 class CheckError(ValueError):
-    """Why nothing can be answered: one sentence, printable."""
+    """Why there is no answer: one printable sentence."""
 
     def __init__(self, text: object) -> None:
         super().__init__(printable(str(text)))
@@ -39,7 +39,7 @@ class CheckError(ValueError):
 
 @dataclass(frozen=True)
 class ClusterState:
-    """`racks`: of every broker that is known, "" without one. `alive`: neither dead nor fenced nor
+    """`racks`: the rack of every known broker, "" without one. `alive`: not dead, fenced or
     shutting down. `versions`: the rules that may apply, one if the release is known."""
 
     source: str
@@ -48,7 +48,7 @@ class ClusterState:
     alive: frozenset[int]
     versions: tuple[KafkaVersion, ...]
     settings: dict[tuple[str, str], str] = field(default_factory=dict)  # by topic or broker, name
-    has_elr: bool = False  # the feature is on, or replicas are in it
+    has_elr: bool = False  # the feature is on, or some ELR is not empty
     shows_moves: bool = True
     is_kraft: bool | None = None  # None: the source does not show it
     unsure: tuple[str, ...] = ()  # these keep any answer from being "safe"
@@ -61,7 +61,7 @@ class ClusterState:
         return {n: frozenset(b for b, rack in self.racks.items() if rack == n) for n in names}
 
     def require(self, brokers: Iterable[int]) -> frozenset[int]:
-        """Raises CheckError for a broker that is not there."""
+        """Raises CheckError for an unknown broker."""
         wanted = frozenset(brokers)
         if unknown := sorted(wanted - self.racks.keys()):
             known = ", ".join(map(str, sorted(self.racks)[:12]))
@@ -83,7 +83,7 @@ class ClusterState:
 
 
 def decoded(data: bytes) -> str:
-    """Text in whatever code it was redirected."""
+    """Text in the encoding in which it was redirected."""
     is_wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")  # as PowerShell does
     text = data.decode("utf-16" if is_wide else "utf-8-sig", "replace")
     return text.replace("\r\n", "\n")
@@ -92,7 +92,7 @@ def decoded(data: bytes) -> str:
 def of_text(text: str, version: str | None = None) -> ClusterState:
     """What `kafka-topics --describe` printed; `version` is the release of the brokers.
 
-    Raises CheckError where lines are missing or are of two layouts.
+    Raises CheckError if lines are missing or have two layouts.
     """
     try:
         description = described(text)
@@ -104,7 +104,7 @@ def of_text(text: str, version: str | None = None) -> ClusterState:
     has_elr = any(p.elr or p.last_known_elr for p in description.partitions)
     if has_elr:  # so these rules apply
         versions = tuple(v for v in versions if v.eligible_leader_replicas) or versions
-    shows_all = versions[0].first >= SHOWS_BROKERS_SETTINGS  # so the others have their default
+    shows_all = versions[0].first >= SHOWS_BROKERS_SETTINGS  # so other settings have their defaults
     defaults = {name for name, topic in topics.items() if shows_all and topic.shows_all}
     partitions = [
         p._replace(min_isr=1) if p.min_isr is None and p.topic in defaults else p
@@ -124,7 +124,7 @@ def of_text(text: str, version: str | None = None) -> ClusterState:
 
 
 def _missing(text: str, description: TopicsDescription) -> Iterator[str]:
-    """Lines that are missing, cut or of another layout."""
+    """Lines that are missing, truncated or in another layout."""
     yield from (f"{line} is not a line of kafka-topics --describe"
                 for line in description.others if not NOISE.match(line))  # fmt: skip
     if len({kind for kind, *_ in description.forms}) < len(description.forms):
@@ -145,7 +145,7 @@ def _missing(text: str, description: TopicsDescription) -> Iterator[str]:
 
 
 def _oldest(description: TopicsDescription) -> tuple[int, ...]:
-    """The first release whose brokers fill these fields; the tool itself may be newer."""
+    """The first release whose brokers fill in these fields; the tool may be newer."""
     filled = {kind for kind, *_, is_filled in description.forms if is_filled}
     moves = any(p.adding or p.removing for p in description.partitions)
     if "partition" in filled:
@@ -156,7 +156,7 @@ def _oldest(description: TopicsDescription) -> tuple[int, ...]:
 def possible_versions(
     version: str | None, oldest: tuple[int, ...] = ANY
 ) -> tuple[KafkaVersion, ...]:
-    """The rules of a release, or of all from the oldest possible one on.
+    """The rules of a release, or of all releases from the oldest possible one on.
 
     Raises CheckError for an unknown release, and for one older than that.
     """
@@ -178,9 +178,9 @@ def with_options(
     state: ClusterState, min_isr: int | None = None, zones: str = "",
     unclean: bool | None = None, zookeeper: bool | None = None,
 ) -> ClusterState:  # fmt: skip
-    """With what an operator adds: min.insync.replicas where it is not shown, unclean election, the
-    zone of each broker, and whether they are run with ZooKeeper. Raises CheckError for zones of
-    some brokers or of others, and for ZooKeeper where there is none."""
+    """The state with the operator's options: min.insync.replicas where it is not shown, unclean
+    election, the zone of each broker, and the mode. Raises CheckError for zones that do not match
+    the brokers, and for ZooKeeper on a cluster without it."""
     if zookeeper and state.is_kraft:
         raise CheckError("this cluster runs KRaft, not ZooKeeper")
     is_kraft = state.is_kraft if zookeeper is None else not zookeeper

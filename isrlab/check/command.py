@@ -1,4 +1,4 @@
-"""What `python -m isrlab check` reads and prints: once, or until a restart is safe."""
+"""The input and output of `python -m isrlab check`: once, or until a restart is safe."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def bytes_of(text: str | None, option: str) -> float:
 
 
 def tell(options: Mapping[str, Any], as_json: bool, watched: bool) -> int:
-    """Print the answer to the command's options; the exit status. Raises CheckError."""
+    """Print the answer for these options, and return the exit status. Raises CheckError."""
     how = dict(options)
     added = {name: how.pop(name) for name in ("min_isr", "unclean", "zookeeper", "zones")}
     if added["zones"] and "=" not in added["zones"]:
@@ -88,7 +88,7 @@ def tell(options: Mapping[str, Any], as_json: bool, watched: bool) -> int:
 
 
 def watch(answer: Callable[[], int], every_s: float) -> int:
-    """Ask again until all is well; a source that fails after the first time is named only."""
+    """Repeat until all is well; a source that fails after the first time is only reported."""
     status = answer()
     while status != ALL_WELL:
         try:

@@ -1,8 +1,8 @@
-"""The state of a cluster that runs, by a client that only reads: confluent-kafka, extra `live`.
+"""The state of a live cluster, through a read-only client: confluent-kafka, extra `live`.
 
-Asked are the cluster, the metadata of all topics, and the settings of topics and brokers. Options
-of Kafka's own tools (--command-config) become those of librdkafka. That client has no request for
-reassignments on their way, nor for eligible leader replicas: kafka-topics has both.
+It requests the cluster, the metadata of all topics, and the settings of topics and brokers. Options
+of Kafka's own tools (--command-config) become those of librdkafka. That client cannot request
+reassignments in progress or eligible leader replicas; kafka-topics can.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEPT = re.compile("|".join(
 ))  # fmt: skip
 UNSEEN = ("reassignments on their way and eligible leader replicas (kafka-topics --describe shows "
           "both), topics that this client may not describe")  # fmt: skip
-SettingValues = dict[str, tuple[str, bool]]  # of settings, and whether each is the default
+SettingValues = dict[str, tuple[str, bool]]  # values, and whether each is the default
 
 
 def options_of(text: str) -> dict[str, str]:
@@ -55,7 +55,7 @@ def options_of(text: str) -> dict[str, str]:
 def of_cluster(
     servers: str, config: Path | None = None, version: str | None = None, limit_s: float = 15
 ) -> ClusterState:
-    """What the brokers say of themselves. Raises CheckError if they do not, within the limit."""
+    """The state as the brokers report it. Raises CheckError if they do not within the limit."""
     require("live")
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
@@ -68,7 +68,7 @@ def of_cluster(
         try:
             return _state(admin, version, limit_s)
         finally:
-            admin.poll(0)  # its errors are reported there
+            admin.poll(0)  # reports errors
     except CheckError:
         raise
     except (KafkaException, TimeoutError, ValueError) as error:
@@ -115,7 +115,7 @@ def _state(admin: Any, version: str | None, limit_s: float) -> ClusterState:
 def _settings(
     admin: Any, kind: str, names: Iterable[str], limit_s: float
 ) -> dict[str, SettingValues]:
-    """What matters of the settings of topics or brokers; nothing of those that are not shown."""
+    """The relevant settings of topics or brokers that are visible."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import ConfigResource, ResourceType
 
@@ -136,7 +136,7 @@ def _settings(
 
 
 def _versions(brokers: dict[str, SettingValues], version: str | None) -> tuple[KafkaVersion, ...]:
-    """By the default of a setting that follows the release, until 3.9."""
+    """The release, by the default of a setting that follows it up to 3.9."""
     values = [own[PROTOCOL] for own in brokers.values() if PROTOCOL in own]
     names = {value.partition("-")[0] for value, is_default in values if is_default}
     if version is None and names:

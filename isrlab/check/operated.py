@@ -1,4 +1,4 @@
-"""What real brokers did in situations that operators ask about (tools/record/operated.py)."""
+"""Recordings of real brokers in situations that operators ask about (tools/record/operated.py)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from isrlab.installed import DATA
 
 
 def rows(what: str) -> list[dict[str, Any]]:
-    """All that is kept of one of its scripts: gauges, limits, commits or blocked."""
+    """All stored rows of one script: gauges, limits, commits or blocked."""
     lines = (DATA / "check" / "operated.jsonl").read_text(encoding="utf-8").splitlines()
     return [row for row in map(json.loads, lines) if row["what"] == what]
 
 
 def shown(what: str, *names: str) -> list[dict[str, Any]]:
-    """These fields of each row, lists of brokers as a table has them."""
+    """These fields of each row, with lists of brokers as text for a table."""
     return [
         {name: ", ".join(map(str, row[name])) if isinstance(row[name], list) and name != "isr"
          else row[name] for name in names}

@@ -1,10 +1,10 @@
-"""What becomes of partitions when brokers stop or fail: by the engine's own controller.
+"""The effect of stopped or failed brokers on partitions, by the engine's own controller.
 
-Theory of operation. Which replica leads, and how large the ISR is, depends on the places of brokers
-in the replica list and not on their numbers. So each *shape* of a partition is played once: 50,000
-partitions of a large cluster have a few dozen. All brokers that go are marked as leaving before the
-first is taken out, as when a whole zone goes. A reassignment may complete while they are down and
-take more replicas out of the ISR: its new replicas join, and the worse state counts.
+Theory of operation. The leader and the size of the ISR depend on the positions of brokers in the
+replica list, not on their ids. So each *shape* of a partition is played once: 50,000 partitions of
+a large cluster have a few dozen. All brokers that go down are marked as leaving before the first is
+removed, as when a whole zone fails. A reassignment may complete while they are down and remove more
+replicas from the ISR: its new replicas join, and the worse state counts.
 
 Left out: disks that fail, and records that a broker loses with its page cache.
 """
@@ -23,11 +23,11 @@ from isrlab.engine.partition import Controller, PartitionState
 from isrlab.engine.versions import KafkaVersion
 from isrlab.placement.describe import DescribedPartition
 
-Places = tuple[int, ...]  # of brokers in the list of replicas; others come after it
+Places = tuple[int, ...]  # positions of brokers in the list of replicas, and after it
 
 
 class StopOutcome(NamedTuple):
-    """After brokers went; `leader` is the place of a replica. `writes`: acks=all is accepted,
+    """The state after brokers went down; `leader` is a position. `writes`: acks=all is accepted,
     `later_writes`: also if a reassignment completes; `loses`: the leader was elected uncleanly."""
 
     leader: int
@@ -38,8 +38,8 @@ class StopOutcome(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """Of all partitions: how many each broker comes to lead; which refuse acks=all, and who leads
-    them (-1: no leader); which have no leader; which lose records."""
+    """The effect on all partitions: how many each broker comes to lead; which refuse acks=all, with
+    their leaders (-1: none); which have no leader; which lose records."""
 
     elected: Counter[int]
     refuse: dict[str, int]
@@ -48,7 +48,7 @@ class Effect(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What decides in a release."""
+    """Everything that determines the outcome in a release."""
 
     replicas: int
     lists: tuple[Places, ...]  # ISR, ELR, last known ELR, adding, removing, dead
@@ -59,7 +59,7 @@ class Shape(NamedTuple):
 
 
 class Shapes:
-    """The shape of each partition of a cluster, made once, and what was played of each."""
+    """The shape of each partition of a cluster, and its outcomes, each computed once."""
 
     def __init__(self, state: ClusterState) -> None:
         self.state = state
@@ -70,7 +70,7 @@ class Shapes:
     def outcome(
         self, p: DescribedPartition, down: Collection[int] = (), is_stop: bool = True
     ) -> StopOutcome:
-        """The worst under any of the versions; `is_stop`: a controlled shutdown, else a failure."""
+        """The worst outcome in any version; `is_stop`: a controlled shutdown, not a failure."""
         shape, place, played = self._shapes[p[:2]]
         case = tuple([n for b, n in place.items() if b in down]), is_stop
         if case not in played:
@@ -81,11 +81,11 @@ class Shapes:
         return played[case]
 
     def leader(self, p: DescribedPartition, after: StopOutcome) -> int:
-        """The broker that leads after it."""
+        """The broker that leads afterwards."""
         return NO_LEADER if after.leader < 0 else [*self._shapes[p[:2]][1]][after.leader]
 
     def effect(self, down: Collection[int] = (), is_stop: bool = True) -> Effect:
-        """What becomes of all partitions if these brokers go at one moment."""
+        """The effect on all partitions if these brokers go down together."""
         effect = Effect(Counter(), {}, [], [])
         for p in self.state.partitions:
             after = self.outcome(p, down, is_stop)
@@ -101,7 +101,7 @@ class Shapes:
     def _shape(
         self, p: DescribedPartition
     ) -> tuple[Shape, dict[int, int], dict[tuple[Places, bool], StopOutcome]]:
-        """Its shape, the place of each broker, and what was played of this shape."""
+        """Its shape, the position of each broker, and the known outcomes of this shape."""
         everyone = dict.fromkeys((*p.replicas, *p.elr, *p.last_known_elr))
         place = {b: n for n, b in enumerate(everyone)}
         dead = [b for b in place if b not in self.state.alive]
@@ -142,7 +142,7 @@ def _controller(shape: Shape, version: KafkaVersion, down: Places) -> Controller
 
 
 def _completed(controller: Controller) -> Controller:
-    """With the replicas in sync that a reassignment adds, as far as they are up."""
+    """The controller once the live replicas that a reassignment adds are in sync."""
     state, up = controller.state, controller.available
     isr = tuple(r for r in state.replicas if r in state.isr or (r in state.adding and r in up))
     if controller.version.kraft:
@@ -158,11 +158,11 @@ def _writes(controller: Controller) -> bool:
 
 
 def least(version: KafkaVersion, min_isr: int, replicas: int) -> int:
-    """What a leader demands: from 3.7 never more than there are replicas (as high_watermark.py)."""
+    """The min ISR of a leader: from 3.7 at most the number of replicas (as high_watermark.py)."""
     is_capped = version.high_watermark_held_under_min_isr
     return rules.effective_min_isr(min_isr, replicas) if is_capped else min_isr
 
 
 def most_demanded(state: ClusterState, min_isr: int, replicas: int) -> int:
-    """What a leader with so many replicas demands, in the release that demands most."""
+    """The largest min ISR of a leader with this many replicas, in any of the releases."""
     return max(least(version, min_isr, replicas) for version in state.versions)

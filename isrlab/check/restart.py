@@ -1,14 +1,14 @@
-"""Which brokers may go down now, which partitions block, and how a roll goes.
+"""Which brokers may go down now, which partitions block them, and a plan for a rolling restart.
 
 Theory of operation. A broker blocks if, once it has shut down cleanly, a partition of its ISRs has
 no leader, refuses acks=all, loses records to an unclean or doubtful election, or would refuse
-acks=all if a reassignment completes meanwhile. A partition that refuses writes already blocks all
-its replicas: one in sync makes it worse, and the others must catch up.
+acks=all if a reassignment completes in the meantime. A partition that already refuses writes blocks
+all its replicas: stopping one in sync makes it worse, and the others must catch up.
 
-A roll is planned for the time after that: every ISR is full again before the next step. The brokers
-of a step go down together, and no partition may lose more of them than its replicas exceed its min
-ISR. Each broker goes into the first step with room for it, in the order of zones, and in that of
-numbers; a partition of n replicas, of which k may be down, needs at least n / k steps.
+The plan assumes that every ISR is full before each step. The brokers of a step go down together,
+and no partition may lose more of them than its replicas exceed its min ISR. Each broker goes into
+the first step with room for it, once in order of zones and once in order of ids; a partition of n
+replicas, of which k may be down, needs at least n / k steps.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WORST_FIRST = (LOSES, LEADERLESS, ONLY, UNDER_MIN, AT_MIN, MOVING, PERHAPS_MOVIN
 
 
 class BlockingPartition(NamedTuple):
-    """A partition that some brokers may not leave now. `refuses`: it then refuses acks=all."""
+    """A partition that keeps brokers from going down. `refuses`: it would refuse acks=all."""
 
     partition: DescribedPartition
     why: str
@@ -51,7 +51,7 @@ class Roll(NamedTuple):
 def blocks_of(
     shapes: Shapes, groups: Iterable[frozenset[int]], exposures: Iterable[Exposure] = ()
 ) -> list[list[BlockingPartition]]:
-    """For each group of brokers the partitions that block if it goes down together, worst first."""
+    """For each group of brokers, the partitions that block a common restart, worst first."""
     members = [*groups]
     blocks: list[list[BlockingPartition]] = [[] for _ in members]
     of_broker: dict[int, list[int]] = defaultdict(list)
@@ -89,7 +89,7 @@ def _block(
 
 
 def roll(state: ClusterState) -> Roll:
-    """The shorter of two orders, in steps in which brokers go down together."""
+    """The shorter of two plans, in steps of brokers that go down together."""
     held = Counter((tuple([b for b in p.replicas if b not in p.removing]), p.min_isr or 1)
                    for p in state.partitions)  # fmt: skip
     kinds: Counter[tuple[tuple[int, ...], int]] = Counter()  # replicas, how many may be down

@@ -1,5 +1,5 @@
-"""What the next failures may take. A loss and its shortest schedule are those of
-logs/incidents/exposed.py, from a state of any source; other risks are counted, with an example."""
+"""The risks of further failures. A loss and its shortest schedule come from
+logs/incidents/exposed.py, for a state from any source; other risks are counted, with an example."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RATE = ".replication.throttled.rate"
 def exposures(
     state: ClusterState, history: Mapping[Key, StoredPartition] | None = None
 ) -> list[Exposure]:
-    """What a few failures would lose, the nearest first; `history` is that of a metadata log."""
+    """The losses that a few failures would cause, nearest first; `history`: of a metadata log."""
     known, settings = dict[Key, StoredPartition](), dict(state.settings)
     settings |= {("cluster", ELR): "1"} if state.has_elr else {}
     heeds = any(not v.kraft or v.kraft_elects_uncleanly for v in state.versions)
@@ -31,7 +31,7 @@ def exposures(
 
 
 def risks(state: ClusterState) -> dict[str, list[str]]:
-    """What makes a failure worse than it must be, and the partitions or brokers that have it."""
+    """Conditions that make failures worse than necessary, and where they hold."""
     known: dict[str, list[str]] = {}
     racks = state.racks if len(state.zones) > 1 else {}
     for p in state.partitions:
@@ -55,7 +55,7 @@ def risks(state: ClusterState) -> dict[str, list[str]]:
 
 
 def shown(known: Mapping[str, list[str]]) -> str:
-    """One sentence of all."""
+    """All risks in one sentence."""
     kinds = {what: "broker" if " " in names[0] else "partition" for what, names in known.items()}
     return "; ".join(
         f"{what} ({counted(len(names), kinds[what])}, such as {names[0]})"

@@ -1,8 +1,8 @@
-"""The state of a cluster at the end of its metadata log or in a snapshot of it, and its history.
+"""The state of a cluster at the end of its metadata log or in a snapshot, and its history.
 
 The log has every broker's registration (rack, the metadata versions that its release knows), the
-state of each partition, topic settings and those of the whole cluster; it has nothing of a broker's
-own file. Source: RegisterBrokerRecord.json, MetadataVersion.java 4.4.0.
+state of each partition, topic settings and those of the whole cluster; it has nothing from a
+broker's own file. Source: RegisterBrokerRecord.json, MetadataVersion.java 4.4.0.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def of_files(
     path: str, version: str | None = None
 ) -> tuple[ClusterState, dict[Key, StoredPartition]]:
     """The last state in the files of one metadata log, and the history of each partition that has
-    eligible leader replicas, as `exposed` wants it. Raises CheckError."""
+    eligible leader replicas, as `exposed` needs it. Raises CheckError."""
     try:
         with UnpackedFiles() as unpacked:
             sources = metadata_files.metadata_sources(expanded(find(path), unpacked))
@@ -49,7 +49,7 @@ def of_files(
     last_ms = max((row["last_ms"] or 0 for row in rows if row["row"] == "file"), default=0)
     source = f"metadata log of {clock(last_ms)[:19]} UTC" if last_ms else "metadata log"
     state = _state(cluster, source, unsure, version)
-    past = {p[:2] for p in state.partitions if p.elr}  # only theirs can expose them
+    past = {p[:2] for p in state.partitions if p.elr}  # only their history can expose them
     wanted = (row for row in rows if (row.get("topic"), row.get("partition")) in past)
     return state, stored_in(statement(**row) for row in wanted)[0]
 

@@ -1,11 +1,11 @@
-"""What if partitions move as a plan of kafka-reassign-partitions has it.
+"""The effect of a plan of kafka-reassign-partitions.
 
-Theory of operation. A plan is moved all at a time, as the tool does it: each new replica copies
+Theory of operation. All moves of a plan run together, as in the tool: each new replica copies
 `size` bytes while `produced` bytes/s are written into each partition. The tool sets one throttle
-for leaders and followers; the slowest broker in either role decides, and the least throttle that
-ends is the largest that any of them needs (placement/pace.py).
+for leaders and followers; the slowest broker in either role decides, and the minimum throttle is
+the largest that any broker needs (placement/pace.py).
 
-Left out: disks and networks that are slower than the throttle, and plans that come in batches.
+Left out: disks and networks slower than the throttle, and plans in batches.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from isrlab.placement.pace import copied_s
 
 
 class PlannedMove(NamedTuple):
-    """A plan, and what its time depends on: bytes/s, bytes of a partition, bytes/s into each."""
+    """A plan and the inputs of its duration: bytes/s, bytes of a partition, bytes/s into each."""
 
     plan: dict[str, tuple[int, ...]]
     throttle: float = 0
@@ -30,8 +30,8 @@ class PlannedMove(NamedTuple):
 
 
 class MoveEffect(NamedTuple):
-    """What a plan takes: new copies, the broker with most to carry, bytes/s that the throttle must
-    exceed, seconds (infinite if it never ends); and the cluster after it."""
+    """The cost of a plan: new copies, the broker with the most traffic, the minimum throttle in
+    bytes/s, seconds (infinite if it never ends); and the cluster after it."""
 
     copies: int
     busiest: int
@@ -41,7 +41,7 @@ class MoveEffect(NamedTuple):
 
 
 def plan_of(text: str, state: ClusterState) -> dict[str, tuple[int, ...]]:
-    """The replicas that a plan wants, by partition. Raises CheckError for what is no plan here."""
+    """The new replicas by partition. Raises CheckError for an invalid plan."""
     try:
         moves = [(f"{move['topic']}-{int(move['partition'])}", tuple(move["replicas"]))
                  for move in json.loads(text)["partitions"]]  # fmt: skip
@@ -60,11 +60,11 @@ def plan_of(text: str, state: ClusterState) -> dict[str, tuple[int, ...]]:
 
 
 def moved(state: ClusterState, move: PlannedMove) -> MoveEffect:
-    """What it takes; without a throttle and a size of partitions the time means nothing."""
+    """The effect of a plan; the time needs a throttle and a partition size."""
     in_sync, sent, received = Counter[int](), Counter[int](), Counter[int]()
     after = []
     for p in state.partitions:
-        ids = move.plan.get(p.name)  # in place of a move that is on its way
+        ids = move.plan.get(p.name)  # replaces a move in progress
         after.append(p if ids is None else DescribedPartition(
             p.topic, p.number, ids[0], ids, ids, min_isr=p.min_isr, unclean=p.unclean
         ))  # fmt: skip

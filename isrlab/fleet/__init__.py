@@ -1,9 +1,9 @@
 """Fleets: thousands of partitions under load for hours, by the same rules as the engine.
 
 `FleetConfig` says what runs; `simulate_local`, `simulate` and `stored` turn it into events; `trace`
-looks at one partition closely. Load is drawn (load.py) or was recorded (`load="trace"`, recorded/).
-What only a simulation can answer is in `fleet.truth` (on Spark), what a restart should cost in
-`fleet.recovery`.
+looks at one partition closely. Load is random (load.py) or recorded (`load="trace"`, recorded/).
+Questions that only a simulation can answer are in `fleet.truth` (on Spark), and the cost of a
+restart in `fleet.recovery`.
 """
 
 from isrlab.fleet.config import LOADS, FleetConfig, settings, sweep, versions

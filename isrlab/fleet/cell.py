@@ -1,4 +1,4 @@
-"""One cell from its settings to its rows: draw, wire, run the kernel a window at a time."""
+"""One cell from its settings to its rows: load, threads, and the kernel run in windows."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from isrlab.fleet.layout import assignment, fetcher_id, holders
 from isrlab.fleet.progress import shown
 from isrlab.fleet.recorded import CellRecording, of_cell
 
-ALL = 0  # instead of a leader
+ALL = 0  # in place of a leader
 KRAFT_STOP_MS = 100  # from the removal of a broker that shuts down until its fetchers stop
 
 
 class Cell(NamedTuple):
-    """A leader broker and what it leads."""
+    """A broker and the partitions that it leads."""
 
     leader: int
     partitions: s.Ints  # int64[n], numbers in the topic
@@ -34,12 +34,12 @@ class Cell(NamedTuple):
 
 
 class CellRun(NamedTuple):
-    """What the kernel made of a cell."""
+    """The kernel's results for a cell."""
 
     cell: Cell
     events: s.Ints  # int64[events, EVENT_COLUMNS]
     latencies: s.Ints  # int64[hours, BUCKETS], of acks=all since the start
-    until_ms: int  # the end of it
+    until_ms: int  # its end
 
 
 def leaders(config: FleetConfig) -> list[int]:
@@ -48,17 +48,17 @@ def leaders(config: FleetConfig) -> list[int]:
 
 
 def cells_of(config: FleetConfig) -> list[int]:
-    """What can run on its own: the cell of each leader; `ALL` together where leaders move."""
+    """The cells that can run independently: one for each leader, or `ALL` if leaders move."""
     return [ALL] if config.leaders == "move" else leaders(config)
 
 
 def cell(
     config: FleetConfig, leader: int, recorded: CellRecording | None = None, every: bool = False
 ) -> Cell:
-    """Wire one leader broker to the fetcher threads of its followers.
+    """Connect one leader to the fetcher threads of its followers.
 
-    `recorded`: its share of a trace; without it the trace is read. `every`: with every partition
-    that it could lead, not only those that it leads at the start.
+    `recorded`: its share of a trace; without it the trace is read. `every`: include every partition
+    that it could lead, not only those it leads at the start.
     """
     replicas = holders(config) if every else assignment(config)
     is_own = replicas == leader
@@ -74,7 +74,7 @@ def cell(
 
 
 def setup(config: FleetConfig, cell: Cell) -> s.Setup:
-    """What the kernel needs to know of a cell."""
+    """The kernel's input for a cell."""
     brokers, moves = cell.thread_brokers, config.leaders == "move"
     return s.Setup(
         rules=config.rules(),

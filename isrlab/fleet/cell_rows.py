@@ -1,4 +1,4 @@
-"""A cell whose rows are read and written from outside, one partition at a time.
+"""The rows of a cell, read and written one partition at a time.
 
 `CellRows.role` turns rows into a leader of the engine, and `CellRows.install` turns such a leader
 into rows. The engine's clocks are 10**12 ms ahead of the kernel's, because 0 means never there.
@@ -30,7 +30,7 @@ def mask(order: Sequence[int], brokers: Iterable[int]) -> int:
 
 
 def _clock(ms: int) -> int:
-    """A clock of the kernel as the engine has it."""
+    """A clock of the kernel on the engine's scale."""
     return 0 if ms <= s.LONG_AGO_MS else ms + BASE_MS
 
 
@@ -39,7 +39,7 @@ def _ms(clock: int) -> int:
 
 
 class CellRows:
-    """A broker's cell: what it leads now, in rows for everything that it could lead."""
+    """A broker's cell: rows for all partitions that it could lead, empty unless it does."""
 
     def __init__(self, config: FleetConfig, cell: Cell, state: s.State) -> None:
         self.cell, self.state = cell, state
@@ -49,13 +49,13 @@ class CellRows:
         self.place_of[cell.partitions] = np.arange(len(cell.partitions))
 
     def share(self, due: s.Arrivals, leaders: s.Ints) -> s.Arrivals:
-        """The batches for what it leads, of all."""
+        """The batches for the partitions that it leads."""
         mine = leaders[due.partition] == self.cell.leader
         places = self.place_of[due.partition[mine]]
         return s.Arrivals(due.ts_ms[mine], places, due.records[mine])
 
     def restart(self, tick_ms: int) -> None:
-        """Its process begins anew: when it first checks its ISRs, and quotas that are not used."""
+        """Restart its process: set its first ISR check, and reset its quotas."""
         self.state.scalars[s.NEXT_TICK_MS] = tick_ms
         self.state.sent[:] = self.state.received[self.cell.leader] = s.no_samples(1)[0]
 
@@ -74,14 +74,14 @@ class CellRows:
         return (self.cell.leader, *(b for slot, b in enumerate(followers) if isr >> slot & 1))
 
     def followers(self, partition: int) -> list[tuple[int, int]]:
-        """The brokers that are its followers now, and their rows."""
+        """The partition's current followers, and their rows."""
         place = self.place_of[partition]
         rows, own = self.state.follower_at[place].tolist(), self._own[place].tolist()
         each = zip(self.order(partition), rows, own, strict=True)
         return [(broker, row) for broker, row, mine in each if broker and row == mine]
 
     def follow(self, partition: int, brokers: Iterable[int]) -> None:
-        """Make these its followers; all other slots get the last row, of no broker."""
+        """Make these brokers its followers; all other slots get the last row, no broker's."""
         place, wanted = self.place_of[partition], set(brokers)
         rows, own = self.state.follower_at[place], self._own[place]
         for slot, broker in enumerate(self.order(partition)[:-1]):
@@ -107,7 +107,7 @@ class CellRows:
         return self.state.threads[self.state.followers[row]["thread"]]
 
     def role(self, partition: int, epochs: dict[int, int]) -> Leader:
-        """The partition's leader as the engine has it; `epochs` are those of the brokers."""
+        """The partition's leader as an engine role; `epochs` are the broker epochs."""
         row = self.partition(partition)
         remotes = []
         for broker, place in self.followers(partition):
@@ -146,7 +146,7 @@ class CellRows:
         self.state.active[place // s.WORD] |= bit
 
     def install(self, partition: int, broker: Broker, is_new: bool, now_ms: int) -> None:
-        """What an order has made of the leader, as rows."""
+        """Write a leader, after an order, into the rows."""
         row, role = self.partition(partition), reading.leader_of(broker)
         known = {} if is_new else dict(self.followers(partition))
         self.follow(partition, [remote.id for remote in role.remotes])
@@ -171,32 +171,32 @@ class CellRows:
                 follower["turn"] = 0
 
     def refuse(self, partition: int, broker: int) -> None:
-        """An ISR change in flight would add a broker that may not join (INELIGIBLE_REPLICA)."""
+        """Void an ISR change in flight that would add this broker (INELIGIBLE_REPLICA)."""
         row = self.partition(partition)
         joining = int(row["pending_isr"]) & ~int(row["isr"])
         if row["pending"] == s.PENDING and joining & mask(self.order(partition), (broker,)):
             row["pending"] = s.VOID
 
     def set_end(self, place: int, log: Log) -> None:
-        """What a follower's broker has, when none of it is on its way."""
+        """Set the log end of a follower with nothing in flight."""
         self.state.followers[place]["end"] = log.log_end_offset
         self.state.carried[place] = log.log_end_offset, log.high_watermark, log.high_watermark
 
     def arrives_ms(self, place: int, at_ms: int) -> int:
-        """When a message arrives that leaves then, between a follower and the leader."""
+        """The arrival time of a message between a follower and the leader."""
         thread = self.thread_of(place)
         slow = self.state.slow[thread["slow_from"] : thread["slow_to"]]
         longer = slow[(slow[:, 0] <= at_ms) & (at_ms < slow[:, 1]), 2]
         return at_ms + int(longer.max(initial=self.state.links.fetch_latency_ms))
 
     def start(self, place: int, left_ms: int) -> None:
-        """The next fetch of a follower's thread leaves then."""
+        """Send the next fetch of a follower's thread at this time."""
         thread = self.thread_of(place)
         thread["left_ms"], thread["is_parked"] = left_ms, s.NOT_PARKED
         self.make_due(place, self.arrives_ms(place, left_ms))
 
     def make_due(self, place: int, at_ms: int) -> None:
-        """The fetch of a follower's thread comes in, or is answered, then."""
+        """Let the fetch of a follower's thread arrive, or be answered, at this time."""
         number = int(self.state.followers[place]["thread"])
         self.state.threads[number]["next_ms"] = at_ms
         group = number // s.GROUP
@@ -207,21 +207,21 @@ class CellRows:
     # Events
 
     def add_event(self, partition: int, row: tuple[int, ...]) -> None:
-        """An event that is not the kernel's: ms, kind, and from the fourth column on."""
+        """Add an event from outside the kernel: ms, kind, and the columns from the fourth on."""
         blank = (0, 0, 0, -1, -1, 0, 0, 0, 0, 0)
         ts_ms, kind, *rest = row
         filled = (ts_ms, kind, int(self.place_of[partition]), *rest, *blank[len(rest) :])
         self.events.append(np.array([filled], dtype=np.int64))
 
     def run_so_far(self, until_ms: int) -> CellRun:
-        """All of the run so far."""
+        """The results so far."""
         events = np.concatenate([*self.events, np.zeros((0, s.EVENT_COLUMNS), np.int64)])
         return CellRun(self.cell, events, self.state.latencies, until_ms)
 
     # Producers
 
     def take_out(self, partition: int) -> tuple[list[list[int]], list[list[int]]]:
-        """Empty its rows; the produces that wait there for the ISR, and those that are held."""
+        """Empty a partition's rows; returns its waiting produces, and those held back."""
         row = self.partition(partition)
         waiting, held = (self._taken(int(row[n]), int(row[f"{n}_last"])) for n in _LISTS)
         for column in ("isr", "maximal_isr", *_LISTS):
@@ -232,7 +232,7 @@ class CellRows:
         return waiting, held
 
     def _taken(self, row: int, last: int) -> list[list[int]]:
-        """The rows of a list of produces; its chunks are free again."""
+        """The rows of a list of produces; frees its chunks."""
         rows: list[list[int]] = []
         while row != s.NOBODY:
             chunk = row // s.CHUNK
@@ -245,7 +245,7 @@ class CellRows:
         return rows
 
     def put_produces(self, partition: int, waiting: list[Any], held: list[Any]) -> None:
-        """Lists for a leader that has none; with room for what follows from them."""
+        """Give a new leader these produces, with room for their results."""
         chunks = sum(-(-len(rows) // s.CHUNK) for rows in (waiting, held))
         self.state = s.with_room(self.state, chunks)
         row = self.partition(partition)
@@ -260,7 +260,7 @@ class CellRows:
 
 
 def rows_at_start(config: FleetConfig, cell: Cell, received: s.Ints) -> CellRows:
-    """A cell at time 0 in which the partitions that others lead are empty; it shares `received`."""
+    """A cell at time 0, with empty rows for partitions that others lead; it shares `received`."""
     state = s.new_state(setup(config, cell))._replace(received=received)
     absent = state.follower_at[:, -1]
     for row in absent.tolist():

@@ -1,4 +1,4 @@
-"""What a simulated fleet is: one frozen record of numbers with units, checked when it is built."""
+"""The settings of a simulated fleet: one frozen record of checked numbers with units."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOADS: dict[str, str] = {
     "together": "bursts that hit many partitions of the cluster at the same moment",
 }
 LEADERS = ("stay", "move")
-TRACE = "trace"  # the load that is not drawn but read from `trace_file`
+TRACE = "trace"  # load read from `trace_file` rather than random
 NO_MESSAGE_LIMIT = 2**62
 MOST_RECORDS = 10**9  # counts of records in a batch have 32 bits
 DAY_MINUTES = 1440.0
@@ -41,8 +41,8 @@ def _text(default: str, meaning: str) -> Any:
 class FleetConfig:
     """A cluster under load for some minutes. A limit of None is the default of the version.
 
-    Each field's metadata says its `meaning`; of numbers also `unit`, `low` and `high`. Kafka's own
-    settings have its names, with underscores.
+    Each field's metadata has its `meaning`, and for numbers `unit`, `low` and `high`. Kafka's
+    settings keep their names, with underscores.
 
     Raises ValueError, which names the offending value and the valid range.
     """
@@ -155,7 +155,7 @@ class FleetConfig:
     # fmt: on
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "trace_file", str(self.trace_file))  # a Path has no JSON
+        object.__setattr__(self, "trace_file", str(self.trace_file))  # JSON has no Path
         KafkaVersion.of(self.version)
         pauses_of(self.pauses)
         seconds_of(self.elections)
@@ -187,7 +187,7 @@ class FleetConfig:
 
     @property
     def lag_messages(self) -> int | None:
-        """replica.lag.max.messages, given or by default; None where there is no such rule."""
+        """replica.lag.max.messages, as set or by default; None in releases without it."""
         default, given = self.kafka.replica_lag_max_messages, self.replica_lag_max_messages
         return default if default is None or given is None else given
 
@@ -204,7 +204,7 @@ class FleetConfig:
         return replace(self, **changes)
 
     def rules(self) -> Rules:
-        """The version's choices as the kernel takes them."""
+        """The version's choices in the kernel's form."""
         kafka, messages = self.kafka, self.lag_messages
         derived: dict[str, Any] = {
             "waits_for_controller": kafka.isr_write >= IsrWrite.ALTER_ISR,
@@ -220,13 +220,13 @@ class FleetConfig:
         return Rules(**cast("dict[str, Any]", numbers))
 
     def min_isr(self, replicas: int) -> int:
-        """How many of so many replicas acks=all demands; from 3.7 never more than there are."""
+        """The min ISR for this many replicas; from 3.7 never more than there are."""
         if not self.kafka.high_watermark_held_under_min_isr:
             return self.min_insync_replicas
         return effective_min_isr(self.min_insync_replicas, replicas)
 
     def links(self) -> Links:
-        """How its records travel, as the kernel takes it."""
+        """The network in the kernel's form."""
         links = Links(*(getattr(self, name) for name in Links._fields))
         most_bytes = min(links.replica_fetch_min_bytes, links.replica_fetch_response_max_bytes)
         return links._replace(replica_fetch_min_bytes=most_bytes)
@@ -263,9 +263,9 @@ def sweep(configs: Configs, setting: str, values: Iterable[Any]) -> list[FleetCo
 
 
 def settings(text: str) -> dict[str, Any]:
-    """Settings by name, out of "num_replica_fetchers=2 load=together"; a number where it is one.
+    """Settings by name, from "num_replica_fetchers=2 load=together", with numbers converted.
 
-    Raises ValueError for what is not NAME=VALUE; `with_` checks names and ranges.
+    Raises ValueError for a part that is not NAME=VALUE; `with_` checks names and ranges.
     """
     given: dict[str, Any] = {}
     for part in shlex.split(text):
@@ -289,7 +289,7 @@ def listed(configs: Configs) -> list[FleetConfig]:
 
 
 def _problems(config: FleetConfig) -> list[tuple[bool, str]]:
-    """What can be wrong with settings taken together: (it is, what to say)."""
+    """Possible contradictions between settings: (is it so, message)."""
     loads, brokers, partitions = [*LOADS, TRACE], config.brokers, config.partitions
     load, file, hot = config.load, config.trace_file, config.hot_partitions
     largest = config.records_per_s * config.batch_every_ms / 1000 * (1 + config.daily_swing)
@@ -329,7 +329,7 @@ def _problems(config: FleetConfig) -> list[tuple[bool, str]]:
 
 
 def _misplaced(config: FleetConfig, name: str, given: list[list[int]]) -> str:
-    """What is wrong with replicas that are given, "" if nothing is."""
+    """The error in given replicas, or ""."""
     copies, brokers = config.replication_factor, config.brokers
     fits = [len({*each}) == copies and min(each) >= 1 and max(each) <= brokers for each in given]
     if not given or (len(given) == config.partitions and all(fits)):
@@ -339,7 +339,7 @@ def _misplaced(config: FleetConfig, name: str, given: list[list[int]]) -> str:
 
 
 def _checked(item: Field[Any], value: Any) -> Any:
-    """The value, whole where the field is; raises ValueError unless it is within the limits."""
+    """The value, as an integer if the field is one; raises ValueError outside the limits."""
     limits = item.metadata
     if "low" not in limits or (value is None and item.default is None):
         return value

@@ -1,8 +1,8 @@
-"""Why leaders of a fleet evicted, and whether the follower was at work: for one fleet or on Spark.
+"""Why leaders of a fleet evicted, and whether the follower was running: for one fleet or on Spark.
 
-An eviction's *reason* is what its leader knew by the measure of today's lag clock. No version's
-clock decides whether the follower's fetchers were at work at the check, and when it was back.
-Spark's workers import this module: nothing here may need more than they have (no matplotlib).
+An eviction's *reason* is what its leader knew by today's lag clock. Whether the follower's fetchers
+were running at the check, and when it was back, does not depend on the version's clock. Spark's
+workers import this module, so it must not need more than they have (no matplotlib).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from isrlab.events import exact
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
 
-REASONS = (  # what the leader knew, by today's measure
+REASONS = (  # what the leader knew, by today's lag clock
     "too many records behind", "kept up, but never at the log end",
     "stalled, and lacked nothing", "let in while behind", "behind for longer than the limit",
 )  # fmt: skip

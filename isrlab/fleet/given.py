@@ -1,8 +1,8 @@
-"""What is given, not drawn: where replicas are, and which broker stalled, how, and when.
+"""Given rather than random: the assignment, and which broker stalls, in which role, and when.
 
 As text, so that it travels with all other settings. "fetchers 2 15-30, latency 3 40-60.5 250" is in
-seconds since the start, a latency in ms; such pauses come on top of drawn ones, and where both are
-they are one.
+seconds since the start, a latency in ms; such pauses are added to random ones, and overlapping
+pauses merge.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _REPLICAS = re.compile(r"\d{1,5}(,\d{1,5})*")
 
 
 class Pause(NamedTuple):
-    """One broker stalls in one role, or is far away; times in ms since the start."""
+    """A broker that stalls in one role, or has a high latency; times in ms since the start."""
 
     role: str
     broker: int
     from_ms: int
     to_ms: int
-    latency_ms: int = 0  # one way, where that is the role
+    latency_ms: int = 0  # one way, for the role latency
 
     def __str__(self) -> str:
         text = f"{self.role} {self.broker} {self.from_ms / 1000:.3f}-{self.to_ms / 1000:.3f}"
@@ -43,26 +43,26 @@ class Pause(NamedTuple):
 
 
 def replicas_of(assigned: str) -> list[list[int]]:
-    """Replicas partition by partition, out of "1,2,3 3,1,2". Raises ValueError for what is none."""
+    """The replicas of each partition, from "1,2,3 3,1,2". Raises ValueError for other text."""
     if wrong := [part for part in assigned.split() if not _REPLICAS.fullmatch(part)]:
         raise ValueError(f"assigned: {wrong[0]!r} is not a list of replicas; valid: '1,2,3 3,1,2'")
     return [[int(number) for number in part.split(",")] for part in assigned.split()]
 
 
 def pauses_of(text: str) -> list[Pause]:
-    """The pauses of a setting. Raises ValueError for what is none, or ends before it begins."""
+    """The pauses of a setting. Raises ValueError for other text, or an end before its start."""
     return [_pause(part.strip()) for part in text.split(",") if part.strip()]
 
 
 def seconds_of(text: str) -> list[int]:
-    """Times in ms, out of "120 300.5" in seconds. Raises ValueError for what is no time."""
+    """Times in ms, from "120 300.5" in seconds. Raises ValueError for other text."""
     if wrong := [part for part in text.split() if not _SECONDS.fullmatch(part)]:
         raise ValueError(f"{wrong[0]!r} is not a time; valid: seconds, such as '120 300.5'")
     return [round(float(part) * 1000) for part in text.split()]
 
 
 def written(pauses: Iterable[Pause]) -> str:
-    """The text that `pauses_of` reads as these pauses."""
+    """The inverse of `pauses_of`."""
     return ", ".join(map(str, pauses))
 
 
@@ -80,7 +80,7 @@ def _pause(text: str) -> Pause:
 
 
 def joined(drawn: tuple[Ints, Ints], text: str, role: str, broker: int) -> tuple[Ints, Ints]:
-    """What is drawn and what is given of one broker's role: starts and ends, int64[n] ms, apart."""
+    """Random and given pauses of one broker's role: starts and ends, int64[n] ms, disjoint."""
     given = [p[2:4] for p in pauses_of(text) if (p.role, p.broker) == (role, broker)]
     if not given:
         return drawn
@@ -95,6 +95,6 @@ def joined(drawn: tuple[Ints, Ints], text: str, role: str, broker: int) -> tuple
 
 
 def latencies(text: str, brokers: tuple[int, int]) -> Ints:
-    """When messages between two brokers take longer, int64[n, 3]: start, end (exclusive), ms."""
+    """When messages to or from a broker take longer, int64[n, 3]: start, end (exclusive), ms."""
     slow = [p for p in pauses_of(text) if p.role == LATENCY and p.broker in brokers]
     return np.array([p[2:] for p in slow], dtype=np.int64).reshape(-1, 3)

@@ -1,7 +1,7 @@
 """Which broker holds which replica, and which fetcher thread reads which partition.
 
-Brokers are numbered from 1 and have no racks; the first replica of all is on broker 1. Source:
-AbstractFetcherManager.getFetcherId 0.8.2.2 (hash of topic and partition).
+Brokers are numbered from 1 and have no racks; the first replica of partition 0 is on broker 1.
+Source: AbstractFetcherManager.getFetcherId 0.8.2.2 (hash of topic and partition).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def assignment(config: FleetConfig) -> Ints:
 
 
 def target(config: FleetConfig) -> Ints:
-    """What its replicas shall be in the end, as in `assignment`."""
+    """The assignment after all reassignments, as in `assignment`."""
     given = config.reassigned or config.assigned
     return _placed(config.partitions, config.brokers, config.replication_factor, given)
 
@@ -33,7 +33,7 @@ def target(config: FleetConfig) -> Ints:
 def holders(config: FleetConfig) -> Ints:
     """All brokers that ever hold a replica, int64[partitions, n]: `assignment`, then the new ones.
 
-    0 is no broker, as is all of the last column.
+    0 means no broker, as in the whole last column.
     """
     before, after = assignment(config), target(config)
     is_new = (after[:, :, None] != before[:, None, :]).all(axis=2)

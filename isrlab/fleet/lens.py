@@ -1,4 +1,4 @@
-"""One partition of a fleet under the magnifying glass: what its leader knows, every few ms."""
+"""A close look at one partition of a fleet: what its leader knows, every few ms."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Trace:
         return self.ts_ms[1:][np.diff(self.isr_size) < 0]
 
     def around(self, ts_ms: int, before_ms: int = 3_000, after_ms: int = 4_000) -> Trace:
-        """The part of it from `before_ms` before to `after_ms` after a moment."""
+        """The part from `before_ms` before to `after_ms` after a moment."""
         first_ms, last_ms = ts_ms - before_ms, ts_ms + after_ms
         keep = (self.ts_ms >= first_ms) & (self.ts_ms <= last_ms)
         is_near = (self.ticks_ms >= first_ms) & (self.ticks_ms <= last_ms)
@@ -71,7 +71,7 @@ def most_evicting(config: FleetConfig) -> int:
 def watched(
     state: s.State, arrivals: s.Arrivals, place: int, times_ms: Iterable[int]
 ) -> tuple[Ints, Ints]:
-    """Run a cell on: its events, and one of its partitions at the end of each of these ms.
+    """Run a cell: its events, and one of its partitions at the end of each of these ms.
 
     The latter is int64[times, 4 + slots]: ms, log end, high watermark, ISR as a mask, and the ends
     of the followers as the leader knows them.
@@ -90,7 +90,7 @@ def watched(
 
 
 def trace(config: FleetConfig, partition: int = 0, sample_ms: int = 20) -> Trace:
-    """One partition, looked at every `sample_ms`; its whole cell is simulated.
+    """One partition, sampled every `sample_ms`; its whole cell is simulated.
 
     Raises ValueError if there is no such partition.
     """

@@ -1,18 +1,18 @@
-"""What comes from outside a cell: batches, stalls and speeds of followers, phase of expiry.
+"""The inputs of a cell: batches, stalls and speeds of followers, the phase of the ISR check.
 
-Every draw has its own stream, keyed by what it belongs to (seed and partition, seed and broker,
-seed and cluster) and by nothing else: not by version, task, host or order. So two versions see the
-very same load, and a fleet gives the same rows however it is cut into tasks.
+Every draw has its own stream, keyed by its owner (seed and partition, seed and broker, seed and
+cluster) and nothing else: not by version, task, host or order. So two versions see exactly the same
+load, and a fleet gives the same rows however it is divided into tasks.
 
 Between bursts a partition gets batches at exponential intervals; those of a hot partition hold
 `hot_times` as many records. A burst spreads its records evenly over its length in one batch every
-`BURST_BATCH_MS`, so that a producer with many clients is always at it; a length of 0 is one single
-batch. With a `batch_size` what is drawn are records that a producer is handed, those of a burst
-every millisecond, and it makes the batches (kernel/batches.py). Time 0 is midnight UTC. With a
-daily swing the records of a batch and the height of a burst follow the hour: most at 15:00, least
-at 03:00, over a whole day as many as without. Long runs are drawn a window at a time, so that
-memory does not grow with them; the windows do not change what is drawn. A trace (recorded.py) is
-not drawn but handed in. Left out: weekends, keys that move.
+`BURST_BATCH_MS`, like a producer with many clients; a length of 0 means a single batch. With a
+`batch_size` the draws are records handed to a producer, in a burst every millisecond, and the
+producer builds the batches (kernel/batches.py). Time 0 is midnight UTC. With a daily swing the
+records of a batch and the height of a burst follow the hour: most at 15:00, least at 03:00, over a
+whole day as many as without. Long runs are drawn a window at a time, so that memory does not grow
+with them; the windows do not change what is drawn. A trace (recorded.py) is an input, not a draw.
+Left out: weekends, keys that move.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from isrlab.fleet.kernel.batches import Batches, batched
 from isrlab.fleet.kernel.state import HOUR_MS, Arrivals, Ints
 
 BURST_BATCH_MS = 10
-PARETO_SHAPE = 1.5  # of heavy-tailed bursts: finite mean, no variance to speak of
+PARETO_SHAPE = 1.5  # of heavy-tailed bursts: finite mean, infinite variance
 PARETO_MOST = 50.0  # times `burst_records`
 CHUNK_BATCHES = 1_024  # of one partition, drawn together
-WINDOW_BATCHES = 1_000_000  # of a cell, in memory together
+WINDOW_BATCHES = 1_000_000  # of a cell, held in memory together
 PEAK_HOUR = 15  # of the day, UTC
 
 NO_TIMES = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 NOTHING: Batches = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32))
 
-# New kinds go to the end: the numbers decide what is drawn.
+# Add new kinds at the end: the numbers determine the draws.
 _ARRIVALS, _BURSTS, _TOGETHER, _STALLS, _PHASE, _HIT, _RATE = range(7)
 _ACKS, _LEADER_STALLS, _SPREAD = range(7, 10)
 
@@ -64,8 +64,8 @@ def windows(
 ) -> Iterator[tuple[int, Arrivals]]:
     """The load a window at a time: (end of the window in ms, its batches).
 
-    A window is as long as about `batches` batches of the cell are on average; one of a trace, whose
-    batches are `recorded`, holds so many.
+    A window holds about `batches` batches of the cell on average; a window of a trace, whose
+    batches are `recorded`, exactly so many.
     """
     if recorded is not None:
         yield from _cut(recorded, config.duration_ms, batches)
@@ -93,7 +93,7 @@ def _cut(recorded: Arrivals, run_ms: int, batches: int) -> Iterator[tuple[int, A
 
 
 class Load:
-    """The batches of a cell, drawn as far as they are asked for; they do not depend on how far."""
+    """The batches of a cell, drawn as far as needed, which does not change them."""
 
     def __init__(self, config: FleetConfig, partitions: Ints) -> None:
         if config.load == TRACE:
@@ -105,7 +105,7 @@ class Load:
         self._open = np.zeros((len(numbers), 2), dtype=np.int64)
 
     def until(self, end_ms: int) -> Arrivals:
-        """What comes before `end_ms` and has not been handed out."""
+        """The next batches up to `end_ms`."""
         rows = [_joined(source.until(end_ms) for source in both) for both in self._each]
         if self._is_batched:
             rows = [
@@ -132,8 +132,8 @@ def _in_order(batches: Batches) -> Batches:
 class _Base:
     """Batches at exponential intervals; records around their mean.
 
-    All gaps come out of the stream before all records. To have both a chunk at a time there are two
-    copies of the stream, and one of them has the gaps drawn, and thrown away, beforehand.
+    The stream yields all gaps before all records. To draw both in chunks there are two copies of
+    the stream, one of which has already discarded the gaps.
     """
 
     def __init__(self, config: FleetConfig, partition: int) -> None:
@@ -163,7 +163,7 @@ class _Base:
         return ts_ms[:split], records[:split]
 
     def _draw(self) -> Batches:
-        """One more chunk, without the batches that hold nothing."""
+        """One more chunk, without empty batches."""
         count = min(self._left, self._chunk)
         gaps = self._gaps.exponential(self._gap_ms, count)
         gaps[0] += self._reached_ms
@@ -185,7 +185,7 @@ class _Bursts:
         self._reached_ms = 0
 
     def until(self, end_ms: int) -> Batches:
-        """Not in order of time where two bursts overlap."""
+        """Overlapping bursts are not in order of time."""
         from_ms, self._reached_ms = self._reached_ms, end_ms
         first = np.searchsorted(self._starts, from_ms - self._offsets[-1])
         last = np.searchsorted(self._starts, end_ms)
@@ -256,19 +256,19 @@ def acks_all(config: FleetConfig, partitions: Ints) -> NDArray[np.bool_]:
 
 
 def follower_bytes_per_s(config: FleetConfig, broker: int) -> int:
-    """What each fetcher thread of a broker can receive and write."""
+    """The rate at which each fetcher thread of a broker can receive and write."""
     share = stream(config.seed, _RATE, broker).uniform(-1, 1) * config.follower_spread
     return max(1, round(config.follower_bytes_per_s * (1 + share)))
 
 
 def first_tick_ms(config: FleetConfig, broker: int) -> int:
-    """When the leader's isr-expiration task first runs: somewhere within one period."""
+    """When the leader's isr-expiration task first runs, within one period."""
     phase = stream(config.seed, _PHASE, broker).random()  # one draw: versions keep its share
     return int(phase * config.isr_check_period_ms)
 
 
 def spread(config: FleetConfig, rows: int) -> Ints:
-    """Partitions for the rows of a trace that name none, int64[rows], each as likely."""
+    """Random partitions for the rows of a trace without one, int64[rows]."""
     return stream(config.seed, _SPREAD).integers(0, config.partitions, rows)
 
 
@@ -285,7 +285,7 @@ def _bursts(config: FleetConfig, partition: int) -> _Bursts:
 
 
 def _order(ts_ms: Ints) -> Ints:
-    """A stable order of times; sorting numbers that hold time and place is thrice as fast."""
+    """A stable order of times; sorting combined numbers is three times as fast."""
     bits = len(ts_ms).bit_length()
     keys = (ts_ms << bits) | np.arange(len(ts_ms))
     keys.sort()
@@ -293,7 +293,7 @@ def _order(ts_ms: Ints) -> Ints:
 
 
 def _swing(config: FleetConfig, ts_ms: NDArray[np.float64]) -> NDArray[np.float64] | float:
-    """What the hour of the day multiplies the load by, 0 to 2; one number if it is the same."""
+    """The factor of the load by hour of the day, 0 to 2; one number if it is constant."""
     if not config.daily_swing:
         return 1.0
     angles = (ts_ms / HOUR_MS - PEAK_HOUR) * (2 * np.pi / 24)
@@ -324,5 +324,5 @@ def _most_records(config: FleetConfig) -> int:
 
 
 def _enough(mean: float) -> int:
-    """As many exponential gaps as cover the run, but for a chance of about one in 10**15."""
+    """How many exponential gaps cover the run, except with a chance of about one in 10**15."""
     return int(mean + 8 * np.sqrt(mean) + 20)

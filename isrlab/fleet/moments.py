@@ -1,12 +1,12 @@
-"""When leaders can move: what the settings say will happen to brokers, as moments in time.
+"""The moments at which leaders can move: what the settings say will happen to brokers.
 
-The controller *decides* something, and half of `isr_commit_ms` later all brokers *hear* of it at
-once. A broker that is taken down (`restart_s`, or a pause `down`) asks the controller first: the
-removal is heard when the outage begins, its process goes `LEAVES_MS` later, its session with it. A
-pause `dead` ends the process immediately; the controller notices when the session has ended. At the
-end of either the broker has registered, and hears what it follows. Preferred leaders are elected
-when an operator says so (`elections`), and every `rebalance_every_s`. Left out: a process that is
-back before its session has ended.
+The controller *decides*, and half of `isr_commit_ms` later all brokers *hear* of it together. A
+broker that is taken down (`restart_s`, or a pause `down`) asks the controller first: brokers hear
+of the removal when the outage begins, and the process and its session end `LEAVES_MS` later. A
+pause `dead` ends the process immediately; the controller notices when the session ends. At the end
+of either the broker has registered, and learns which leaders it follows. Preferred leaders are
+elected on an operator's request (`elections`), and every `rebalance_every_s`. Left out: a process
+that is back before its session has ended.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from isrlab.fleet.given import seconds_of
 
 LEAVES_MS = 100  # from the removal of a broker that shuts down until its process is gone
 CHECKPOINT_MS = 5_000  # replica.high.watermark.checkpoint.interval.ms
-# Within a millisecond what comes first here comes first.
+# The order of events within a millisecond.
 GONE, STOP, EXPIRED, UP, REASSIGN, ELECT, REBALANCE, MOVED, CHECKPOINT = range(9)
 ASKED, DECIDED, HEARD = range(3)
 
 
 class Moment(NamedTuple):
-    """One thing that happens, to one broker (0: to all)."""
+    """An event of one broker (0: of all)."""
 
     heard_ms: int
     kind: int
@@ -37,7 +37,7 @@ class Moment(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A moment's place in time: when a broker asks to stop, when it is decided, when heard."""
+    """A stage of a moment: a broker asks to stop, the controller decides, brokers hear of it."""
 
     at_ms: int
     stage: int
@@ -45,28 +45,28 @@ class Turn(NamedTuple):
 
 
 def order_ms(config: FleetConfig) -> int:
-    """From the controller's decision until the brokers hear of it."""
+    """The time from the controller's decision until the brokers hear of it."""
     return config.isr_commit_ms // 2
 
 
 def turns(config: FleetConfig) -> list[Turn]:
-    """All that will happen, in order.
+    """All events, in order.
 
-    Where leaders write ISRs into ZooKeeper themselves, a decision takes effect when it is made; who
-    asks the controller has heard of all that was stored before, when the decision is heard.
-    Raises ValueError for an outage that is over before all have heard of it.
+    If leaders write ISRs into ZooKeeper themselves, a decision takes effect when it is made;
+    otherwise when brokers hear of it, with everything stored before. Raises ValueError for an
+    outage that ends before all brokers have heard of it.
     """
     ahead = [turn for moment in _moments(config) for turn in turns_of(config, moment)]
     return in_order(turn for turn in ahead if turn.at_ms < config.duration_ms)
 
 
 def in_order(turns: Iterable[Turn]) -> list[Turn]:
-    """By time, and within a millisecond by what it is."""
+    """Sorted by time, and within a millisecond by kind."""
     return sorted(turns, key=lambda turn: (turn.at_ms, turn.moment.kind, *turn[1:]))
 
 
 def turns_of(config: FleetConfig, moment: Moment) -> list[Turn]:
-    """When something is asked for, decided, and heard."""
+    """The stages of a moment: requested, decided, heard."""
     decided_ms = moment.heard_ms
     if config.kafka.writes_zookeeper:
         decided_ms = max(0, decided_ms - order_ms(config))
@@ -115,7 +115,7 @@ def _moments(config: FleetConfig) -> list[Moment]:
 
 
 def _outages(config: FleetConfig, broker: int) -> list[tuple[int, int, bool]]:
-    """Start, end, whether it asked before; ascending."""
+    """Start, end, and whether the broker asked first; ascending."""
     clean, dead = load.restarts(config, broker), load.deaths(config, broker)
     rows = [(int(a), int(b), True) for a, b in zip(*clean, strict=True)]
     rows += [(int(a), int(b), False) for a, b in zip(*dead, strict=True)]

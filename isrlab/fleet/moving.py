@@ -1,30 +1,29 @@
-"""A fleet whose leaders move: cells as ever between two moments, and the engine at each of them.
+"""A fleet whose leaders move: the kernel runs each cell between moments, the engine steps at them.
 
-Theory of operation. A cell never looks at another one, unless a broker is ordered to lead or to
-follow. So time is cut at the moments of `moments.py`. Up to a moment each broker's cell is run by
-the kernel; it has a row for every partition that the broker could lead, and those that it does not
-lead are empty. At the moment the controllers of the partitions take one step of the engine
-(`engine/controller.py`). Of each partition that this changes the rows are read as the engine's
-brokers (`replicas.py`), every broker that hears of it takes one step of the engine
-(`engine/broker.py`), and what it then is becomes rows again, perhaps in another cell. So the rules
-of elections, epochs, clocks and truncation are the engine's own, and nothing is written twice.
+Theory of operation. Cells are independent until a broker is ordered to lead or to follow. So time
+is divided at the moments of `moments.py`. Between moments the kernel runs each broker's cell, which
+has a row for every partition that the broker could lead, empty if it does not. At a moment the
+controllers of the partitions take one step of the engine (`engine/controller.py`). For each
+partition that changes, the rows are converted to the engine's brokers (`replicas.py`), every broker
+that hears of it takes one step of the engine (`engine/broker.py`), and the result is converted back
+to rows, perhaps in another cell. So the rules of elections, epochs, clocks and truncation exist
+only once, in the engine.
 
 A reassignment is also such a moment, and so is the ISR change that completes one
-(`reassigning.py`). A cell has rows for all brokers that ever hold a replica; what holds none now
-is replaced by the row of no broker.
+(`reassigning.py`). A cell has rows for all brokers that ever hold a replica; a broker without one
+now is replaced by the row of no broker.
 
-What is on its way at a moment: an answer that a follower has not written when it hears of a new
-leader, or of a new epoch that it starts over in, is lost, and so is the fetch that it waited for.
-It asks anew, where its log parts from the leader's (`replicas.first_fetch`), then fetches. A thread
-that reads other partitions from that leader takes a new one along with its next fetch, or in the
-one that is parked; else it begins immediately. An ISR change in flight is refused, and its place is
-taken until that is answered. Produces that wait for the ISR fail with NOT_LEADER; their producers
-know the new leader immediately, and send again what it lacks, for `delivery_timeout_ms`. Without a
-leader, a produce fails and is held until there is one; records with acks=1 that only the former
-leader had are lost.
+Messages in flight at a moment: if a follower hears of a new leader, or of a new epoch in which it
+starts over, an answer that it has not written is lost with its fetch. It finds out where its log
+diverges from the leader's (`replicas.first_fetch`), then fetches. A thread that already reads from
+that leader adds the partition to its next fetch, or to the parked one; otherwise it starts
+immediately. An ISR change in flight is refused, and blocks others until that answer. Produces that
+wait for the ISR fail with NOT_LEADER; their producers know the new leader immediately, and resend
+the missing records for `delivery_timeout_ms`. Without a leader, a produce fails and is held until
+there is one; records with acks=1 that only the former leader had are lost.
 
 Left out: unclean elections, brokers that halt rather than truncate their log (they wait instead),
-clients that learn late of a leader, controllers that fail over, and a min.insync.replicas above the
+clients that learn of a leader late, controller failovers, and a min.insync.replicas above the
 replication factor, which counts for more while a reassignment adds replicas.
 """
 
@@ -53,23 +52,23 @@ from isrlab.fleet.moments import Moment, Turn
 from isrlab.fleet.reassigning import Reassigning
 from isrlab.fleet.replicas import ReplicaHistories, engine_settings
 
-MOST_FORGOTTEN_MS = 1_000  # that are run in vain when a reassignment is complete
+MOST_FORGOTTEN_MS = 1_000  # simulated in vain when a reassignment completes
 IMBALANCE = 0.1  # leader.imbalance.per.broker.percentage; KRaft elects whenever it can
 
 
 class StoredChange(NamedTuple):
-    """What a decision of the controller means for one partition, until all have heard of it."""
+    """A decision of the controller about one partition, until all brokers have heard of it."""
 
     partition: int
     before: Controller
     after: Controller
     order: m.LeaderAndIsr | None
     hearers: frozenset[int]  # of the order
-    leavers: frozenset[int]  # who hear that they are no replicas any more
+    leavers: frozenset[int]  # brokers that lose their replica
 
 
 class MovingCluster:
-    """A cluster with its cells, its controllers, and what its brokers have while no cell runs."""
+    """A cluster: its cells, its controllers, and its brokers between runs of the cells."""
 
     def __init__(self, config: FleetConfig) -> None:
         self.config, self.now_ms = config, 0
@@ -89,13 +88,13 @@ class MovingCluster:
         self._reassigning = Reassigning(config, self.cell_rows, self.controllers)
         self.former = self.leaders.copy()  # who led last
         self._decided: dict[Moment, list[StoredChange]] = {}
-        self._late: dict[int, tuple[int, tuple[int, ...]]] = {}  # ISRs that the dead have asked for
+        self._late: dict[int, tuple[int, tuple[int, ...]]] = {}  # ISRs requested by dead leaders
         self._waiting: dict[int, list[tuple[int, ...]]] = defaultdict(list)  # where no broker leads
 
     # Time
 
     def run(self) -> Iterator[int]:
-        """Run it, a window of load at a time; gives how far it has come, in ms."""
+        """Run it by windows of the load; yields the simulated time, in ms."""
         for until_ms, arrivals in load.windows(self.config, np.arange(self.config.partitions)):
             while (self._turns and self._turns[0].at_ms < until_ms) or self.now_ms < until_ms:
                 turn_ms = self._turns[0].at_ms if self._turns else until_ms
@@ -105,10 +104,10 @@ class MovingCluster:
             yield until_ms
 
     def _advance(self, arrivals: s.Arrivals, until_ms: int) -> s.Arrivals:
-        """Run every cell up to `until_ms`; the batches that come later.
+        """Run every cell up to `until_ms`; returns the later batches.
 
-        While partitions are reassigned: only up to where one of them asks for its last ISR change.
-        What has been run beyond that is forgotten.
+        While partitions are reassigned, only up to the request for the last ISR change of one of
+        them; anything beyond it is discarded.
         """
         if self._reassigning.going:
             until_ms = min(until_ms, self.now_ms + MOST_FORGOTTEN_MS)
@@ -134,7 +133,7 @@ class MovingCluster:
         return s.Arrivals._make(column[split:] for column in arrivals)
 
     def _ran(self, due: s.Arrivals, until_ms: int) -> dict[int, tuple[s.State, s.Ints]]:
-        """The cells at `until_ms`, and their events; if something is reassigned, of copies."""
+        """The cells at `until_ms`, and their events; of copies during a reassignment."""
         states = [rows.state for rows in self.cell_rows.values()]
         shares = [rows.share(due, self.leaders) for rows in self.cell_rows.values()]
         states = deepcopy(states) if self._reassigning.going else states
@@ -146,7 +145,7 @@ class MovingCluster:
         self._turns = moments.in_order([*self._turns, *new])
 
     def _keep(self, broker: int, events: s.Ints) -> None:
-        """Events of the kernel; the controllers note what was stored."""
+        """Keep the kernel's events; the controllers note stored changes."""
         rows, refused = self.cell_rows[broker], []
         for index in np.flatnonzero(events[:, s.KIND] == s.COMMIT).tolist():
             row = events[index].tolist()
@@ -161,14 +160,14 @@ class MovingCluster:
         rows.events.append(np.delete(events, refused, axis=0))
 
     def _store(self, partition: int, isr: tuple[int, ...]) -> Controller:
-        """A leader's ISR change is stored."""
+        """Store a leader's ISR change."""
         before = self.controllers[partition]
         after = kraft.change(before, isr=isr) if before.version.kraft else before.storing(isr=isr)
         self.controllers[partition] = after
         return after
 
     def _refuse(self, times: list[int], partitions: list[int], records: list[int]) -> None:
-        """Batches for partitions without a leader: their producers get an error, and retry."""
+        """Refuse batches for partitions without a leader: their producers will retry."""
         for ts_ms, partition, count in zip(times, partitions, records, strict=True):
             former = int(self.former[partition])
             kind = s.NO_BROKER if former in self.known.gone else s.NOT_LEADER
@@ -188,7 +187,7 @@ class MovingCluster:
                 self.known.checkpoint(partition, moment.broker)
         elif turn.stage == moments.ASKED:
             if not self.config.kafka.kraft:
-                self.known.stopping.add(moment.broker)  # it starts no fetcher any more
+                self.known.stopping.add(moment.broker)  # it starts no more fetchers
         elif turn.stage == moments.DECIDED:
             self._decide(moment)
         else:
@@ -202,7 +201,8 @@ class MovingCluster:
         return int(self.leaders[partition])
 
     def _decide(self, moment: Moment) -> None:
-        """The controller decides; up to 2.6 leaders cannot change what it has stored meanwhile."""
+        """The controller decides; up to 2.6 leaders that have not heard of it cannot change the
+        ISR."""
         changes = self._decided[moment] = []
         for partition, message in self._questions(moment):
             if self._late.get(partition, (self.now_ms,))[0] < self.now_ms:
@@ -221,12 +221,12 @@ class MovingCluster:
                 at_ms = self.now_ms + moments.order_ms(self.config)
                 self._plan(moments.turns_of(self.config, Moment(at_ms, moments.REASSIGN, 0)))
             if after.state != before.state:
-                self._late.pop(partition, None)  # it comes too late, and is refused
+                self._late.pop(partition, None)  # too late: refused
                 if self._leader(partition) != NO_LEADER:
                     self.cell_rows[self._leader(partition)].partition(partition)["is_frozen"] = 1
 
     def _questions(self, moment: Moment) -> Iterator[tuple[int, m.Message]]:
-        """What every partition's controller learns."""
+        """The message to each partition's controller."""
         broker, number = moment.broker, self.known.incarnations[moment.broker]
         message: m.Message = m.ElectLeaders("preferred")
         chosen = np.ones(self.config.partitions, dtype=bool)
@@ -245,7 +245,7 @@ class MovingCluster:
             return
         elif moment.kind == moments.MOVED:
             due_ms, asked = self._late.get(moment.partition, (0, ()))
-            late = asked if due_ms == moment.heard_ms else ()  # who asked has died since
+            late = asked if due_ms == moment.heard_ms else ()  # from a leader that has died since
             leader = int((self.former if late else self.leaders)[moment.partition])
             yield from self._reassigning.question(leader, moment, late)
             return
@@ -253,7 +253,7 @@ class MovingCluster:
             yield partition, message
 
     def _hear(self, moment: Moment) -> None:
-        """Every broker hears of what was decided."""
+        """Every broker hears of the decision."""
         changes, broker, now_ms = self._decided.pop(moment), moment.broker, self.now_ms
         for change in changes:
             self.known.read(change.partition, self._leader(change.partition), now_ms)
@@ -303,7 +303,7 @@ class MovingCluster:
     def _leave_request(self, partition: int) -> int:
         """A leader dies while an ISR change is in flight: the controller will store it.
 
-        When followers hear of an epoch that begins with it, and drop what is on its way to them.
+        Followers then hear of the epoch that begins with it, and drop answers in flight.
         """
         rows = self.cell_rows[self._leader(partition)]
         row = rows.partition(partition)
@@ -316,7 +316,7 @@ class MovingCluster:
         return s.NEVER_MS
 
     def _obey(self, change: StoredChange, order: m.LeaderAndIsr) -> None:
-        """An order is heard: who leads and who follows, and what they do first."""
+        """Brokers obey an order: the new leader, the followers, and their first actions."""
         partition, now_ms, former = change.partition, self.now_ms, self._leader(change.partition)
         leader = order.leader
         self.known.obey(partition, order, change.hearers, change.after.alive, now_ms)
@@ -339,7 +339,7 @@ class MovingCluster:
             self._resume(partition, leader)
 
     def _say(self, change: StoredChange, leader: int, is_new: bool) -> None:
-        """Rows for a new ISR, and for a new leader."""
+        """Add the events of a new ISR, and of a new leader."""
         rows, state = self.cell_rows[leader], change.after.state
         row, isr = rows.partition(change.partition), change.before.isr
         before, after = (mask(rows.order(change.partition), ids) for ids in (isr, state.isr))
@@ -353,7 +353,7 @@ class MovingCluster:
     # Producers
 
     def _release(self, partition: int, kind: int) -> None:
-        """A leader leads no more: its producers hear of it, and will try again."""
+        """A leader resigns: its producers learn of it, and will retry."""
         leader = self._leader(partition)
         rows = self.cell_rows[leader]
         retries = self.config.delivery_timeout_ms > 0
@@ -371,9 +371,9 @@ class MovingCluster:
         self.leaders[partition] = NO_LEADER
 
     def _resume(self, partition: int, leader: int) -> None:
-        """The leader has settled: high watermark, and what producers send again.
+        """A new leader resumes: its high watermark, and the produces that are sent again.
 
-        What a producer sent before is in the log, or is appended again as far as it is not.
+        Records sent before are in the log, or are appended again if they are missing.
         """
         rows, row = self.cell_rows[leader], self.cell_rows[leader].partition(partition)
         end, waiting, held = int(row["log_end_offset"]), [], []
@@ -391,7 +391,7 @@ class MovingCluster:
 
 
 def move(config: FleetConfig) -> Iterator[CellRun]:
-    """Run a fleet whose leaders move; a piece for each cell."""
+    """Run a fleet whose leaders move; yields the results of each cell."""
     cluster = MovingCluster(config)
     for _ in cluster.run():
         pass

@@ -1,4 +1,4 @@
-"""A line of progress for what takes more than two seconds: shown while it runs, gone afterwards.
+"""A progress line for work that takes more than two seconds, removed when it is done.
 
 In a terminal it goes to the error stream; in a notebook it is a cell output that is cleared at the
 end, so that stored notebooks do not keep it; elsewhere nothing is shown.
@@ -17,7 +17,7 @@ EVERY_S = 0.5
 
 @contextmanager
 def shown(text: Callable[[], str]) -> Iterator[None]:
-    """Show what `text` says while the body runs, from the third second on."""
+    """Show `text()` while the body runs, from the third second on."""
     is_notebook, stop = "ipykernel" in sys.modules, threading.Event()
     show = _in_notebook if is_notebook else _in_terminal
 
@@ -36,7 +36,7 @@ def shown(text: Callable[[], str]) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        if watcher.ident:  # it was started
+        if watcher.ident:  # it has started
             watcher.join(timeout=5)
 
 

@@ -1,9 +1,9 @@
-"""Which partitions are reassigned now, in a fleet whose leaders move, and when one of them is done.
+"""Reassignments in a fleet whose leaders move: which run now, and when each completes.
 
-The rule is the engine's (`PartitionState.is_moved`). The kernel does not know it: it asks for ISR
-changes as ever. So the cells are run on, and looked at for the change that would complete a
-reassignment; when that is stored, all hear of the new replicas. An operator begins with as many as
-shall move at a time (`moves_at_once`), and goes on with the next when one is done.
+The rule is the engine's (`PartitionState.is_moved`). The kernel does not know it, and requests ISR
+changes as usual. So the cells run ahead and are searched for the change that would complete a
+reassignment; when that is stored, all brokers hear of the new replicas. An operator starts
+`moves_at_once` reassignments, and the next one when one is done.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LastChange(NamedTuple):
 
 
 class Reassigning:
-    """What is still to move, and what moves."""
+    """The pending and the running reassignments."""
 
     def __init__(
         self, config: FleetConfig, cell_rows: dict[int, CellRows], controllers: list[Controller]
@@ -47,7 +47,7 @@ class Reassigning:
         self.going: set[int] = set()
 
     def questions(self) -> Iterator[tuple[int, m.Message]]:
-        """What the controllers are asked for next."""
+        """The next requests to the controllers."""
         room = (self._config.moves_at_once or len(self._left)) - len(self.going)
         begun, self._left = self._left[:room], self._left[room:]
         self._throttle([*self.going, *begun])
@@ -56,7 +56,7 @@ class Reassigning:
             yield partition, m.AlterPartitionReassignments(wanted)
 
     def _throttle(self, moving: Iterable[int]) -> None:
-        """The tool sets both lists: partitions that move now, and those that it begins to move.
+        """Set both lists of throttled replicas, for running and starting moves, like the tool.
 
         Source: calculateProposedMoveMap, ReassignPartitionsCommand.java 4.0 (KIP-455).
         """
@@ -72,7 +72,7 @@ class Reassigning:
                 rows.throttle(partition, newcomers)
 
     def note(self, partition: int, after: Controller) -> bool:
-        """A controller has decided something; is it time for the next partition?"""
+        """Note a controller's decision; returns whether the next partition may start."""
         if after.state.adding or after.state.removing:
             self.going.add(partition)
             return False
@@ -81,7 +81,7 @@ class Reassigning:
         return was_going and bool(self._left)
 
     def last_changes(self, leader: int, events: s.Ints) -> list[LastChange]:
-        """Those that a leader has asked for."""
+        """The last ISR changes that a leader has requested."""
         rows, changes = self._cell_rows[leader], []
         for row in events[events[:, s.KIND] <= s.EXPAND].tolist():
             partition = int(rows.cell.partitions[row[s.PARTITION]])
@@ -93,7 +93,7 @@ class Reassigning:
         return changes
 
     def refuses(self, rows: CellRows, partition: int) -> bool:
-        """An ISR comes too late, in the millisecond that has completed it: the one before stays."""
+        """Whether an ISR change comes too late, in the millisecond of the completion."""
         controller, row = self._controllers[partition], rows.partition(partition)
         is_moved = controller.state.is_moved(controller.version)
         if not (self._config.kafka.writes_zookeeper and partition in self.going and is_moved):
@@ -102,7 +102,7 @@ class Reassigning:
         return True
 
     def turns(self, change: LastChange, now_ms: int) -> list[Turn]:
-        """When it is stored, and all hear of that; nothing if it will be refused."""
+        """The moments when it is stored and heard; none if it will be refused."""
         row = self._cell_rows[change.leader].partition(change.partition)
         decided_ms = heard_ms = int(row["due_ms"])
         if self._config.kafka.writes_zookeeper:
@@ -118,7 +118,7 @@ class Reassigning:
     def question(
         self, leader: int, moment: Moment, late: tuple[int, ...]
     ) -> Iterator[tuple[int, m.Message]]:
-        """The ISR change, a `late` one if its leader is dead now, unless it has been refused."""
+        """The ISR change (`late` if its leader has died), unless it was refused."""
         if leader == NO_LEADER:
             return
         controller, rows = self._controllers[moment.partition], self._cell_rows[leader]

@@ -1,11 +1,11 @@
-"""How long a broker needs to come back: from its start until it is in all its ISRs again.
+"""How long a broker takes to recover: from its start until it is in all its ISRs again.
 
-Theory of operation. While a broker is down, its replicas fall behind by what is produced; when it
-is back they fetch that, and what is produced meanwhile (placement/pace.py).
+Theory of operation. While a broker is down, its replicas fall behind; when it is back they fetch
+the missing records, and those produced in the meantime (placement/pace.py).
 
-A replica is let back in when it reaches the high watermark, and the high watermark waits for a
-follower that had everything within the lag limit (`rules.holds_back_high_watermark`). So it returns
-when what it lacks fits into one response, a little before it lacks nothing.
+A replica rejoins when it reaches the high watermark, and the high watermark waits for a follower
+that was caught up within the lag limit (`rules.holds_back_high_watermark`). So it rejoins when the
+missing records fit into one response, shortly before it is caught up.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ __all__ = [
 
 
 def load_share(config: FleetConfig, broker: int) -> float:
-    """What is produced for the busiest fetcher thread of a broker, by what it can fetch.
+    """The produce rate of a broker's busiest fetcher thread, as a share of what it can fetch.
 
-    The mean load without bursts, at no time of day. Raises ValueError if the broker is not there.
+    The mean load, without bursts and daily swing. Raises ValueError if the broker is not there.
     """
     busiest, _ = max(_threads(config, broker))
     return busiest / load.follower_bytes_per_s(config, broker)
@@ -55,7 +55,7 @@ def expected_rejoin_s(config: FleetConfig, broker: int) -> float:
 
 
 def loaded(config: FleetConfig, share: float) -> FleetConfig:
-    """The fleet with so many records per second that its busiest thread is loaded by `share`.
+    """The fleet with a rate such that the load share of its busiest thread is `share`.
 
     Raises ValueError unless `share` is positive.
     """
@@ -67,7 +67,7 @@ def loaded(config: FleetConfig, share: float) -> FleetConfig:
 
 
 def leaders_back(config: FleetConfig, goes: Sequence[tuple[str, float]]) -> pd.DataFrame:
-    """Broker 1 is restarted (`restart_s`, `restart_every_s`) with its leaders: what that costs.
+    """The cost of restarting broker 1 (`restart_s`, `restart_every_s`) with its leaders.
 
     A row for each of `goes`: a role of `given.ROLES` (down or dead), and how many seconds after its
     return the preferred leaders are elected, once. Shows how many partitions it led before and
@@ -96,9 +96,9 @@ def leaders_back(config: FleetConfig, goes: Sequence[tuple[str, float]]) -> pd.D
 
 
 def _threads(config: FleetConfig, broker: int) -> list[tuple[float, int]]:
-    """For each fetcher thread of a broker, bytes per second that are produced for it; partitions.
+    """For each fetcher thread of a broker, its produced bytes per second, and its partitions.
 
-    The first has nothing to do: a broker may follow no leader.
+    The first entry is idle: a broker may follow no leader.
     """
     if not 1 <= broker <= config.brokers:
         raise ValueError(f"broker={broker} is out of range; valid: 1 to brokers={config.brokers}")

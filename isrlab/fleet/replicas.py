@@ -1,10 +1,10 @@
-"""What every replica is, beside its rows: for fleets whose leaders move.
+"""The state of every replica beyond its rows, for fleets whose leaders move.
 
-Theory of operation. Rows of the kernel do not say all of a broker: its log (as long as it is, with
-its own high watermark and leader epochs; its records are only counted), what it remembers of its
-followers, which process it is of, and what it is about to become, since finding the offset that it
-shares with a new leader takes rounds. `ReplicaHistories` keeps that as brokers of the engine. Such
-a history is a list of (ms, broker): from then on it is this.
+Theory of operation. The kernel's rows lack parts of a broker: its log (its length, its own high
+watermark and leader epochs; its records are only counted), what it remembers of its followers, its
+incarnation, and its next states, because it takes several rounds to find the offset that it shares
+with a new leader. `ReplicaHistories` keeps these as brokers of the engine. A history is a list of
+(ms, broker): the state from that time on.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from isrlab.fleet.kernel import state as s
 from isrlab.fleet.layout import assignment
 from isrlab.fleet.moments import Moment
 
-MOST_ROUNDS = 10  # of asking where the logs part
+MOST_ROUNDS = 10  # of finding where the logs diverge
 BrokerHistory = list[tuple[int, Broker]]
 
 
 def engine_settings(config: FleetConfig) -> Settings:
-    """What the engine needs to know of a fleet's settings."""
+    """A fleet's settings in the engine's form."""
     return Settings.of(
         config.kafka,
         min_insync_replicas=config.min_insync_replicas,
@@ -50,7 +50,7 @@ def engine_settings(config: FleetConfig) -> Settings:
 
 
 class ReplicaHistories:
-    """What every replica is, beside its rows."""
+    """The histories of all replicas."""
 
     def __init__(self, config: FleetConfig, cell_rows: dict[int, CellRows]) -> None:
         self._config, self._cell_rows = config, cell_rows
@@ -58,23 +58,23 @@ class ReplicaHistories:
         self._replicas = assignment(config)
         self._histories: dict[tuple[int, int], BrokerHistory] = {}
         self._begun_ms: dict[tuple[int, int], int] = {}  # when a follower last started over
-        self._sent: dict[int, tuple[m.Output, ...]] = {}  # by those that heard the latest order
+        self._sent: dict[int, tuple[m.Output, ...]] = {}  # by brokers that heard the latest order
         self._starts: dict[tuple[int, int], list[tuple[int, int, bool]]] = defaultdict(list)
         self._sent_back: dict[tuple[int, int], list[int]] = defaultdict(list)  # too late to count
         self._checkpoints: dict[tuple[int, int], int] = {}
         self.gone: set[int] = set()  # whose process is not there
-        self.silent: set[int] = set()  # those, and whose fetchers have stopped
+        self.silent: set[int] = set()  # those, and brokers with stopped fetchers
         self.stopping: set[int] = set()
         self.incarnations: dict[int, int] = defaultdict(int)
 
-    # What a replica is
+    # The state of a replica
 
     def last(self, partition: int, broker: int) -> Broker:
-        """What it is, or will soon be."""
+        """Its newest state, which may be in the future."""
         return self._history(partition, broker)[-1][1]
 
     def at(self, partition: int, broker: int, now_ms: int) -> Broker:
-        """What it is before anything of this millisecond."""
+        """Its state before the events of this millisecond."""
         history = self._history(partition, broker)
         return next((b for ms, b in reversed(history) if ms < now_ms), history[0][1])
 
@@ -95,7 +95,7 @@ class ReplicaHistories:
         return self._histories[key]
 
     def read(self, partition: int, leader: int, now_ms: int, heard_ms: int = 0) -> None:
-        """Note what all replicas are now, and become by answers that come before `heard_ms`."""
+        """Note the states of all replicas, now and after answers that arrive before `heard_ms`."""
         if leader == NO_LEADER:
             return
         rows = self._cell_rows[leader]
@@ -112,7 +112,7 @@ class ReplicaHistories:
         for follower, place in rows.followers(partition):
             if follower not in self.silent:
                 history = self._read_follower(partition, place, broker, now_ms)
-                asks = history[-1][1] is self.last(partition, follower)  # where the logs part
+                asks = history[-1][1] is self.last(partition, follower)  # where logs diverge
                 sent_ms = rows.arrives_ms(place, now_ms) if heard_ms else s.NEVER_MS  # it dies now
                 until_ms = sent_ms if asks else heard_ms
                 comes = [(ms, after) for ms, after in history[1:] if ms < until_ms]
@@ -121,7 +121,7 @@ class ReplicaHistories:
     def _read_follower(
         self, partition: int, place: int, leader: Broker, now_ms: int
     ) -> BrokerHistory:
-        """What a follower is, and then what it is when it has written what is on its way."""
+        """A follower's state, and its state once it has written the answer in flight."""
         rows = self._cell_rows[leader.id]
         row, thread = rows.state.followers[place], rows.thread_of(place)
         follower = rows.order(partition)[int(row["slot"])]
@@ -145,7 +145,7 @@ class ReplicaHistories:
         ]
 
     def note_epoch(self, partition: int, leader: int, epoch: int, start: int) -> None:
-        """A leader has begun an epoch by itself."""
+        """Note an epoch that a leader has begun itself."""
         (ms, broker), log = self._history(partition, leader)[-1], self.last(partition, leader).log
         epochs = log.epochs.assign(epoch, start, broker.version)
         self._histories[partition, leader] = [
@@ -159,7 +159,7 @@ class ReplicaHistories:
         self._checkpoints[partition, broker] = log.high_watermark
 
     def go(self, moment: Moment, partitions: list[int]) -> None:
-        """A process ends; what it has written stays."""
+        """A process ends; its log stays."""
         broker = moment.broker
         for partition in partitions:
             before = self.at(partition, broker, moment.heard_ms)
@@ -173,7 +173,7 @@ class ReplicaHistories:
         self.incarnations[broker] += 1
 
     def start(self, broker: int, partitions: list[int], now_ms: int) -> None:
-        """A new process on the logs of the former one."""
+        """A new process starts on the logs of the former one."""
         for known in (self.gone, self.silent, self.stopping):
             known.discard(broker)
         for partition in partitions:
@@ -190,10 +190,9 @@ class ReplicaHistories:
         self, partition: int, order: m.LeaderAndIsr, hearers: frozenset[int],
         alive: tuple[m.BrokerInfo, ...], now_ms: int,
     ) -> None:  # fmt: skip
-        """Those that hear an order do what it says; what they send is kept for `follow`.
+        """Brokers that hear an order obey it; their messages are kept for `follow`.
 
-        A high watermark that a leader could raise is left to the kernel, which also knows who waits
-        for it.
+        Raising the high watermark is left to the kernel, which knows the waiting requests.
         """
         self._sent = {}
         for broker in hearers - self.gone:
@@ -211,14 +210,14 @@ class ReplicaHistories:
             self._sent[broker] = outputs
 
     def delete(self, partition: int, leavers: frozenset[int], now_ms: int) -> None:
-        """Brokers that are no replicas any more hear so."""
+        """Brokers that are no longer replicas hear of it."""
         for broker in leavers - self.gone:
             before = self.last(partition, broker)
             after, _ = broker_machine.step(before, m.StopReplica(deletes=True), now_ms + BASE_MS)
             self._histories[partition, broker] = [(now_ms, after)]
 
     def follow(self, partition: int, leader: int, is_new: bool, now_ms: int) -> None:
-        """Followers of a leader whose rows are installed: who starts over, and where."""
+        """Set the followers of an installed leader: which start over, and at which offset."""
         cell_rows, of = self._cell_rows[leader], self.last(partition, leader)
         for broker, place in cell_rows.followers(partition):
             sent = [o for o in self._sent.get(broker, ()) if isinstance(o, m.Send)]
@@ -238,7 +237,7 @@ class ReplicaHistories:
     def _first_fetch(
         self, partition: int, place: int, leader: Broker, now_ms: int
     ) -> tuple[BrokerHistory, int]:
-        """What a follower becomes until its leader can answer a fetch, and when that leaves."""
+        """A follower's states until it can fetch, and when its first fetch leaves."""
         rows, at_ms = self._cell_rows[leader.id], now_ms
         follower = rows.order(partition)[int(rows.state.followers[place]["slot"])]
         broker, outputs = self.last(partition, follower), self._sent[follower]
@@ -261,7 +260,7 @@ class ReplicaHistories:
         return history, at_ms
 
     def _written_ms(self, rows: CellRows, place: int, at_ms: int) -> int:
-        """When what arrives at `at_ms` is taken, if the follower may be stalled."""
+        """When a message that arrives at `at_ms` is handled, given the follower's stalls."""
         thread = rows.thread_of(place)
         for start, end, speed in rows.state.stalls[
             thread["stall_from"] : thread["stall_to"]
@@ -271,14 +270,14 @@ class ReplicaHistories:
         return at_ms
 
     def start_threads(self, now_ms: int) -> None:
-        """Threads of which all partitions start over fetch immediately; a parked fetch of a former
-        epoch is sent back."""
+        """Threads whose partitions all start over fetch immediately; fetches of a former epoch are
+        answered."""
         for (leader, _), rows in self._starts.items():
             cell_rows, place = self._cell_rows[leader], rows[0][0]
             thread = cell_rows.thread_of(place)
             if thread["next_ms"] == s.NEVER_MS or len(rows) >= thread["partitions"]:
                 cell_rows.start(place, max(left_ms for _, left_ms, _ in rows))
-                if now_ms < thread["down_until_ms"] < s.NEVER_MS:  # its first fetch is another one
+                if now_ms < thread["down_until_ms"] < s.NEVER_MS:  # its first fetch comes later
                     thread["down_until_ms"] = thread["next_ms"]
             elif thread["is_parked"] and not all(is_new for *_, is_new in rows):
                 cell_rows.make_due(place, now_ms)
@@ -294,7 +293,7 @@ class ReplicaHistories:
         self._sent_back.clear()
 
     def admit(self, broker: int, now_ms: int) -> None:
-        """From its first fetch on a broker may be in an ISR."""
+        """From its first fetch on, a broker may be in an ISR."""
         for rows in self._cell_rows.values():
             for number in np.flatnonzero(np.equal(rows.cell.thread_brokers, broker)):
                 thread = rows.state.threads[number]
@@ -310,13 +309,13 @@ def _answer(leader: Broker, question: m.Message, now_ms: int) -> Any:
 
 
 def _log(before: Log, end: int, high_watermark: int, epochs: LeaderEpochCache) -> Log:
-    """A log of which the records are only counted."""
+    """A log with counted records only."""
     grown = replace(before, records=range(end), epochs=epochs)
     return grown.with_high_watermark(high_watermark)
 
 
 def _grown(broker: Broker, leader: Log, end: int, high_watermark: int) -> Log:
-    """A follower's log that has grown by what its leader has."""
+    """A follower's log, extended by its leader's records."""
     log, epochs = broker.log, broker.log.epochs
     starts = [*leader.epochs.entries, (0, leader.log_end_offset)]
     for (epoch, start), (_, after) in pairwise(starts):

@@ -8,9 +8,9 @@ matter how many tasks there are, where they run, or whether one runs again after
 
 The longest cells begin first. A cell is not split: its threads meet in every partition's high
 watermark, which is the least of followers on different threads; in the leader's queue of bytes; and
-in its one request to the controller. Partitions whose threads are disjoint would meet in the last
-two only, but where replicas are placed in turn neighbours share a broker, and all threads of a
-leader hang together. So more cores than leaders are of no use.
+in its one request to the controller. Partitions with disjoint threads would meet only in the last
+two, but with replicas placed in turn neighbours share a broker, which connects all threads of a
+leader. So more cores than leaders do not help.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RUNS = f"place int, run string, version string, lag_time_ms long, lag_messages l
 
 
 def simulate_local(configs: Configs) -> pa.Table:
-    """The events of one or several fleets, computed here and now, in order of run, time, partition.
+    """The events of one or several fleets, computed here, ordered by run, time and partition.
 
     For fleets of some hundred partition-hours; larger ones belong on Spark.
     """
@@ -58,7 +58,7 @@ def simulate_local(configs: Configs) -> pa.Table:
 
 
 def runs(spark: SparkSession, configs: Configs) -> DataFrame:
-    """One row for each run, in the given order, with the settings that one compares runs by."""
+    """One row for each run, in the given order, with the settings that distinguish runs."""
     casts = {"int": int, "long": int, "double": float, "string": str}
     kinds = [part.split() for part in SETTINGS.split(", ")]
     rows = [
@@ -70,7 +70,7 @@ def runs(spark: SparkSession, configs: Configs) -> DataFrame:
 
 
 def simulate(spark: SparkSession, configs: Configs, tasks: int | None = None) -> DataFrame:
-    """The events of one or several fleets; nothing runs before the result is asked for.
+    """The events of one or several fleets; evaluated lazily.
 
     `tasks` is how many tasks share the cells (default: one for each cell). The rows do not depend
     on it.
@@ -97,7 +97,7 @@ def spread(spark: SparkSession, configs: Configs, tasks: int | None = None) -> D
 
 
 def _batches(config: FleetConfig, leader: int, recorded: CellRecording | None) -> float:
-    """About how many a cell gets."""
+    """The approximate number of batches of a cell."""
     if recorded:
         return len(recorded.arrivals.ts_ms)
     led = (assignment(config)[:, 0] == leader).sum()
@@ -114,7 +114,7 @@ def run_plan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def planned(
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[tuple[str, int, Iterator[pa.Table]]]:
-    """Run, leader and events of every cell in a piece of the plan; it runs as one reads them."""
+    """Run, leader and events of every cell in a part of the plan, computed lazily."""
     for row in (row for batch in batches for row in batch.to_pylist()):
         config, leader = FleetConfig.from_json(row["config"]), row["leader"]
         yield config.run, leader, tables_of(config, leader, unpacked(row["recorded"]))
@@ -123,7 +123,7 @@ def planned(
 def tables_of(
     config: FleetConfig, leader: int, recorded: CellRecording | None = None
 ) -> Iterator[pa.Table]:
-    """The events of a cell, or of all of them where leaders move, a piece at a time."""
+    """The events of a cell, or of all cells if leaders move, in parts."""
     if leader != ALL:
         yield from tables(config, run_cell_in_windows(config, leader, recorded))
         return

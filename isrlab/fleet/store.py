@@ -1,11 +1,11 @@
-"""Simulated once, kept as Parquet: a folder of results that one can interrupt and trust.
+"""Simulated once, stored as Parquet: a folder of results that survives interruptions.
 
 Theory of operation. A manifest is written first: all settings, seeds, library versions and a digest
-of the code, which is everything that decides the rows. Then every task writes the events of its
-cells, each cell into a file of its own (`run=0.8.2/leader-3.parquet`) under a hidden name, and
-renames it when it is complete. So a file that is there is valid; a worker or a driver that dies
-leaves at most hidden files, which no reader looks at. A caller that runs `stored` with the same
-manifest computes only the cells without a file, and nothing at all if there are none.
+of the code, which together determine the rows. Then every task writes the events of its cells, each
+cell into its own file (`run=0.8.2/leader-3.parquet`) under a hidden name, and renames it when it is
+complete. So a file that exists is valid; a worker or a driver that dies leaves at most hidden
+files, which readers ignore. A caller that runs `stored` with the same manifest computes only the
+cells without a file, and nothing at all if there are none.
 
 The folder must be one that driver and workers see under the same path (a shared mount on a
 cluster). Left out: object stores, which have no rename.
@@ -55,11 +55,10 @@ def stored(
     folder: str | Path | None = None,
     tasks: int | None = None,
 ) -> DataFrame:
-    """Run the fleets, keep their events as Parquet in `folder`, and read them back.
+    """Run the fleets, store their events as Parquet in `folder`, and read them back.
 
-    By default the folder is a temporary one, gone with this process. One that holds these very
-    fleets, complete or not, is completed; raises FileExistsError if it holds anything else, naming
-    what differs.
+    The default folder is temporary, and removed with this process. A folder with exactly these
+    fleets is completed; raises FileExistsError, with the differences, if it holds anything else.
     """
     several = listed(configs)
     if folder is None:
@@ -92,12 +91,12 @@ def read(spark: SparkSession, folder: str | Path) -> DataFrame:
         raise FileNotFoundError(
             f"{target} holds {there} of {total} cells; call `stored` again to compute the others"
         )
-    place = f"file://{target}"  # and not where the cluster has its own files
+    place = f"file://{target}"  # not on the cluster's own file system
     return spark.read.schema(spark_schema()).parquet(place).select(*COLUMNS)
 
 
 def manifest(configs: Configs) -> dict[str, Any]:
-    """Everything that decides the events of these runs, ready for JSON."""
+    """Everything that determines the events of these runs, as values for JSON."""
     several = listed(configs)
     libraries = {name: version(name) for name in LIBRARIES}
     return {
@@ -113,12 +112,12 @@ def manifest(configs: Configs) -> dict[str, Any]:
 
 
 def _files(target: Path) -> list[Path]:
-    """The cells that are done."""
+    """The finished cells."""
     return list(target.glob("run=*/[!.]*.parquet"))
 
 
 def _claim(target: Path, wanted: dict[str, Any]) -> None:
-    """Put the manifest into the folder, or raise FileExistsError if other things are there."""
+    """Write the manifest into the folder, or raise FileExistsError if it holds other things."""
     place = target / MANIFEST
     if place.exists():
         held = json.loads(place.read_text(encoding="utf-8"))
@@ -137,7 +136,7 @@ def _claim(target: Path, wanted: dict[str, Any]) -> None:
 
 
 def _differences(held: Any, wanted: Any, name: str = "") -> Iterator[str]:
-    """What differs in two manifests: "runs / 0.9.0 / seed is 3 there and 4 here"."""
+    """The differences between two manifests: "runs / 0.9.0 / seed is 3 there and 4 here"."""
     if isinstance(held, dict) and isinstance(wanted, dict):
         for key in [*held, *(key for key in wanted if key not in held)]:
             place = f"{name} / {key}" if name else key
@@ -159,14 +158,14 @@ def _write_cells(target: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
 
 
 def _cell_file(target: Path, run: str, leader: int) -> Path:
-    """Where the events of a cell are when it is done."""
+    """The file of a finished cell."""
     folder = _NOT_IN_FOLDER_NAMES.sub(lambda match: f"%{ord(match[0]):02X}", run)
     return target / f"run={folder}" / f"leader-{leader}.parquet"
 
 
 @contextmanager
 def _whole(path: Path) -> Iterator[Path]:
-    """A hidden file to write to, which gets its name only when the body is through."""
+    """A hidden file to write to, renamed when the body completes."""
     hidden = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
         yield hidden

@@ -1,4 +1,4 @@
-"""What the producers and the operators of fleets suffer: sums of runs, quantiles of waits."""
+"""Costs for producers and operators of fleets: sums of runs, quantiles of waits."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""What a cell did as tables of events: ISR changes, failed produces, latencies, news of the ISR.
+"""The events of a cell as tables: ISR changes, failed produces, latencies, notifications.
 
-Times that produces took come as rows of kind `latency`, one for each leader, hour and class of
-latency, with how many there were in `detail.count`; `detail.latency_ms` is the least of its class
-(classes are exact below 16 ms, then a step is an eighth of a doubling).
+Produce latencies are rows of kind `latency`, one for each leader, hour and class of latency, with
+their number in `detail.count`; `detail.latency_ms` is the minimum of its class (classes are exact
+below 16 ms, then a step is an eighth of a doubling).
 
-Who hears of an ISR change, and when, comes as rows of kind `notify` (a leader tells the controller)
-and `metadata` (the controller notifies all). A leader of 0.8 notifies none. From 0.9 to 2.6 it
-writes the ISR to ZooKeeper and collects its changes; the isr-change-propagation task announces them
-once they have calmed down, and then the controller tells every broker. Since 2.7 the controller
-itself stores the ISR, so every broker knows about when the leader does. What a controller changes
-by itself it tells immediately. Source: `rules.announces_isr_change`. The task is taken to run at
-multiples of its period. Left out: the time each broker needs to take the news in.
+Notifications of ISR changes are rows of kind `notify` (a leader tells the controller) and
+`metadata` (the controller notifies all). A leader of 0.8 notifies none. From 0.9 to 2.6 it writes
+the ISR to ZooKeeper and collects its changes; the isr-change-propagation task announces them when
+changes pause, and then the controller notifies every broker. Since 2.7 the controller itself stores
+the ISR, so every broker knows at about the same time as the leader. The controller announces its
+own changes immediately. Source: `rules.announces_isr_change`. The task is taken to run at multiples
+of its period. Left out: the time a broker takes to process the notification.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NEWS = [s.TS_MS, s.PARTITION, s.LEADER_EPOCH, s.PARTITION_EPOCH]
 
 
 def tables(config: FleetConfig, pieces: Iterable[CellRun]) -> Iterator[pa.Table]:
-    """A cell's events, a table for each piece of its run; with the last one, the latencies."""
+    """A cell's events, a table for each part of its run; the last one has the latencies."""
     news = Telling(config)
     for piece in pieces:
         yield to_arrow(config, piece)
@@ -106,7 +106,7 @@ def to_arrow(config: FleetConfig, result: CellRun) -> pa.Table:
 
 
 def _latencies(config: FleetConfig, result: CellRun) -> pa.Table:
-    """How long produces took: a row for each hour and each class in which there are any."""
+    """Produce latencies: a row for each hour and each class that occurs."""
     hours, places = np.nonzero(result.latencies)
     starts, counts = bucket_starts()[places], result.latencies[hours, places]
     details = [
@@ -156,7 +156,7 @@ def _starts(sizes: NDArray[np.int64], is_null: s.Bools) -> pa.Array:
 
 
 class Telling:
-    """The news of one cell, given its rows of events piece by piece."""
+    """The notifications of one cell, from its events in parts."""
 
     def __init__(self, config: FleetConfig) -> None:
         self._config = config
@@ -164,7 +164,7 @@ class Telling:
         self._changed_ms = self._told_ms = 0
 
     def rows(self, piece: CellRun) -> pa.Table:
-        """What is announced and learned: `notify` and `metadata` rows."""
+        """The `notify` and `metadata` rows."""
         kinds, write = piece.events[:, s.KIND], self._config.kafka.isr_write
         if write == IsrWrite.ZOOKEEPER:
             return SCHEMA.empty_table()
@@ -186,7 +186,7 @@ class Telling:
         return pa.concat_tables([notices, learned_rows])
 
     def _run_task(self, until_ms: int, told_ms: list[int], learned: list[tuple[int, ...]]) -> None:
-        """Run the task as often as it is due before `until_ms`, if there is anything to tell.
+        """Run the task as often as it is due before `until_ms`, if there is anything to announce.
 
         Adds when the leader announces, and what brokers learn: ms, place, epochs.
         """
@@ -200,7 +200,7 @@ class Telling:
             now_ms += _PERIOD_MS
 
     def _learned(self, piece: CellRun, news: s.Ints) -> pa.Table:
-        """A row for each ISR that every broker knows now; `detail.brokers` is how many they are."""
+        """A row for each ISR that every broker now knows; `detail.brokers` is their number."""
         ts_ms, places, leader_epoch, partition_epoch = news.T
         return _table(
             self._config.run,

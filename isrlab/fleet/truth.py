@@ -1,12 +1,12 @@
-"""What only a simulation knows: stalled followers, false evictions, and what the ISR hid.
+"""What only a simulation knows: stalled followers, false evictions, and hidden risk.
 
-Two measures. Every shrink of a fleet carries in its `detail` how long ago the evicted follower
-had everything the leader had at its last fetch but one (the lag clock of 0.10.2 and later, computed
-whatever the version): an eviction is a *false alarm* if that was within `replica.lag.time.max.ms`.
-And the time *at risk*: while a stalled follower is in the ISR, the ISR counts a copy that is not
-made, so the high watermark does not move, producers with acks=all wait, and those with acks=1 write
-to fewer brokers than the ISR shows; once it is out, no write waits, but a copy is missing.
-`replica.lag.time.max.ms` decides where the first ends and the second begins.
+Two measures. Every shrink of a fleet carries in its `detail` how long ago the evicted follower was
+last caught up (by the lag clock of 0.10.2 and later, in every version): an eviction is a *false
+alarm* if that was within `replica.lag.time.max.ms`. And the time *at risk*: while a stalled
+follower is in the ISR, the ISR counts a copy that does not exist, so the high watermark does not
+move, producers with acks=all wait, and those with acks=1 write to fewer brokers than the ISR shows;
+once it is out, no write waits, but a copy is missing. `replica.lag.time.max.ms` decides where the
+one ends and the other begins.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _PER_HOUR = [f"{n} * 60 / minutes as {n}_per_hour" for n in ("shrinks", "false_a
 
 
 def with_counts(runs: DataFrame, *parts: DataFrame) -> DataFrame:
-    """Runs with what was counted in them; 0 where nothing was."""
+    """Runs with their counts; 0 if there are none."""
     for part in parts:
         runs = runs.join(part, on="run", how="left")
     return runs.na.fill(0, subset=[name for part in parts for name in part.columns[1:]])
 
 
 def _times(config: FleetConfig, of: Callable[[FleetConfig, int], Any]) -> list[tuple[Any, ...]]:
-    """When something happened to each broker of a fleet: run, broker, from and to (ms)."""
+    """The times of an event for each broker of a fleet: run, broker, from and to (ms)."""
     return [
         (config.run, broker, int(start), int(end))
         for broker in range(1, config.brokers + 1)
@@ -47,10 +47,10 @@ def _times(config: FleetConfig, of: Callable[[FleetConfig, int], Any]) -> list[t
 
 
 def evictions(events: DataFrame, runs: DataFrame) -> DataFrame:
-    """One row for each shrink, with what the leader knew of the follower, and `is_false_alarm`.
+    """One row for each shrink, with the leader's knowledge of the follower, and `is_false_alarm`.
 
-    `replica` is null where several followers left together; the times (ms) are then those of the
-    one that was best off. In the order of `runs` (`fleet.runs`), then of time.
+    `replica` is null where several followers left together; the times (ms) are then the shortest.
+    In the order of `runs` (`fleet.runs`), then of time.
     """
     names = ("lag_records", "since_fetch_ms", "since_caught_up_ms")
     knew = [f"cast(detail.{name} as long) as {name}" for name in names]
@@ -71,7 +71,7 @@ def alarms(runs: DataFrame, evictions: DataFrame) -> DataFrame:
     return rows.selectExpr(*runs.columns, "shrinks", "false_alarms", *_PER_HOUR)
 
 
-# Who was away
+# Outages
 
 
 def restarts(spark: SparkSession, configs: Configs) -> DataFrame:
@@ -105,10 +105,10 @@ def stalls(spark: SparkSession, configs: Configs) -> DataFrame:
 
 
 def judged_evictions(events: DataFrame, stalls: DataFrame, patience_ms: int) -> DataFrame:
-    """Every replica that a shrink took out of an ISR: its partition, replica, ts_ms, `is_false`.
+    """Every replica that a shrink removed from an ISR: its partition, replica, ts_ms, `is_false`.
 
     It was right if the follower was stalled at that moment, in a stall longer than `patience_ms`;
-    else it was false: the follower was at work, only behind, or would soon have been back anyway.
+    otherwise it was false: the follower was running but behind, or would soon have been back.
     """
     long = stalls.where(f"to_ms - from_ms > {patience_ms}")
     return (
@@ -159,7 +159,7 @@ def time_at_risk(events: DataFrame, stalls: DataFrame, end_ms: int) -> DataFrame
 
 
 def _steps(events: DataFrame, stalls: DataFrame, end_ms: int) -> DataFrame:
-    """Every moment at which a follower left or joined the ISR, or began or ceased to stall.
+    """Every moment at which a follower left or joined the ISR, or a stall of it began or ended.
 
     `out` and `still` are 1 where that begins, -1 where it ends.
     """

@@ -1,4 +1,4 @@
-"""Load that was recorded: trace files, read and checked, cut into cells, and written."""
+"""Recorded load: trace files, read and checked, divided into cells, and written."""
 
 # ruff: noqa: F401, I001
 from isrlab.fleet.recorded.cells import CellRecording, describe, of_cell, packed

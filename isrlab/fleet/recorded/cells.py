@@ -1,12 +1,12 @@
 """Recorded load (`load="trace"`): from the rows of a trace file to the batches of each cell.
 
-The driver reads the file (file.py) once and cuts it into cells; a worker gets its cell's share
-within its row of the plan, and needs no file. Each row is one batch. The earliest is time 0; rows
-at or after the end of the run are left out, and counted; a run that is longer ends idle. A row
-without partition and key goes to a partition drawn for its place in the file. Within a partition
-all records have one size, the mean over its rows, because the kernel counts bytes by records;
-without bytes it is `record_bytes`. The settings of drawn loads do not apply. Left out: what the
-producers would have done had the cluster answered otherwise.
+The driver reads the file (file.py) once and divides it into cells; a worker gets its cell's share
+in its row of the plan, and needs no file. Each row is one batch. The earliest is time 0; rows at or
+after the end of the run are left out, and counted; a run that is longer ends idle. A row without
+partition and key goes to a partition drawn for its place in the file. Within a partition all
+records have one size, the mean over its rows, because the kernel counts bytes by records; without
+bytes it is `record_bytes`. The settings of random loads do not apply. Left out: how producers would
+react to a different cluster.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_BYTES = 10**18  # of all partitions together
 DECIDES = (
     *("load", "trace_file", "trace_columns", "partitions", "brokers", "replication_factor"),
     *("assigned", "minutes", "seed", "record_bytes"),
-)  # the settings that decide who gets which batches
+)  # the settings that determine the batches of each cell
 
 
 class CellRecording(NamedTuple):
@@ -42,7 +42,7 @@ class CellRecording(NamedTuple):
 
 
 class RecordedFleet(NamedTuple):
-    """A trace file, cut for a fleet."""
+    """A trace file, divided for a fleet."""
 
     sha256: str  # of the file
     rows: int
@@ -51,7 +51,7 @@ class RecordedFleet(NamedTuple):
 
 
 class Description(NamedTuple):
-    """A trace file in few numbers."""
+    """A trace file in a few numbers."""
 
     rows: int
     span_s: float  # from the first row to the last
@@ -63,7 +63,7 @@ class Description(NamedTuple):
 
 
 def describe(path: str | Path, columns: str = "") -> Description:
-    """How long a trace is, how much it holds, and how bursty it is.
+    """The length, volume and burstiness of a trace.
 
     `columns` as `trace_columns`. Raises TraceError.
     """
@@ -89,7 +89,7 @@ def of_cell(config: FleetConfig, leader: int) -> CellRecording | None:
 
 
 def recording(config: FleetConfig) -> RecordedFleet:
-    """The trace of a fleet; the last two are kept as long as their files do not change."""
+    """The trace of a fleet; the last two are cached while their files do not change."""
     only = FleetConfig(**{name: getattr(config, name) for name in DECIDES})
     stat = os.stat(config.trace_file) if os.path.exists(config.trace_file) else None
     return _recording(only, stat and (stat.st_mtime_ns, stat.st_size))
@@ -103,7 +103,7 @@ def summary(config: FleetConfig) -> dict[str, str | int]:
 
 @functools.lru_cache(maxsize=2)
 def _recording(config: FleetConfig, version: tuple[int, int] | None) -> RecordedFleet:
-    """`version` of the file: read again when it changes; None: the reader says what is wrong."""
+    """`version` of the file: read again when it changes; None: the reader reports the error."""
     rows = file.read(config.trace_file, config.trace_columns, config.partitions)
     anywhere = spread(config, len(rows.ts_ms))
     rows = rows._replace(partition=np.where(rows.partition < 0, anywhere, rows.partition))
@@ -149,7 +149,7 @@ def packed(recorded: CellRecording | None) -> bytes | None:
 
 
 def unpacked(content: bytes | None) -> CellRecording | None:
-    """What `packed` packed."""
+    """The inverse of `packed`."""
     if content is None:
         return None
     *arrivals, record_bytes = np.load(io.BytesIO(content)).values()

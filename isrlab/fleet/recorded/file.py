@@ -1,4 +1,4 @@
-"""A trace file: who sent how much to which partition, and when.
+"""A trace file: how many records were sent to which partition, and when.
 
 CSV (also .csv.gz) or Parquet, one row for each batch. Columns are found by their names, upper or
 lower case (`ROLES`), or named in `columns`, such as "time=TIMESTAMP records=ContextTokens"; all
@@ -8,9 +8,9 @@ The earliest row is time 0, and rows need not be sorted. A partition is a number
 key (which is ignored if both are there); a row without either has -1. Without records a row is one
 record.
 
-Nothing is dropped: one bad row and the whole file is refused, with the first bad row and how many
-more there are. Only blank lines are passed over. The whole file is in memory. Arrow reads
-a column; only if it finds a value that it cannot read, pandas, which is slower, tells which.
+Nothing is dropped: one bad row makes the reader refuse the whole file, with the first bad row and
+the number of others. Only blank lines are skipped. The whole file is in memory. Arrow reads a
+column; only if it finds a value that it cannot read, pandas, which is slower, finds out which.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ MS_HINT = " (a column of ms has a name that ends in _ms)"
 
 
 class TraceError(ValueError):
-    """A trace that cannot be used; says where, which value, and what is valid."""
+    """A trace that cannot be used: the place, the value, and what is valid."""
 
 
 class ColumnUse(NamedTuple):
-    """What a column can be for."""
+    """A use of a column."""
 
-    names: tuple[str, ...]  # by which it is found
+    names: tuple[str, ...]  # the names that identify it
     kinds: str  # that it may hold, see `_kind`
     limits: tuple[int, int] = (0, 0)  # of a whole number
 
@@ -62,11 +62,11 @@ ROLES = {
     "records": ColumnUse(("records", "count"), "numbers or text", (1, 10**9)),
     "bytes": ColumnUse(("bytes", "size"), "numbers or text", (0, 10**11)),
 }
-MAPPED = ("time", "time_ms", *list(ROLES)[1:])  # what `columns` may name
+MAPPED = ("time", "time_ms", *list(ROLES)[1:])  # the names allowed in `columns`
 
 
 class TraceRows(NamedTuple):
-    """What a trace file holds, in its own order."""
+    """The contents of a trace file, in file order."""
 
     ts_ms: Ints  # int64[n], since the earliest row
     partition: NDArray[np.int32]  # int32[n], -1 where the file says nothing
@@ -75,7 +75,7 @@ class TraceRows(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column that has a role."""
+    """A column with a role."""
 
     place: int  # in the table
     values: Ints  # int64[n], undefined where bad; times in microseconds, keys as partitions
@@ -84,7 +84,7 @@ class Column(NamedTuple):
 
 
 class TraceFile(NamedTuple):
-    """A file as it was read."""
+    """A file as read."""
 
     path: str
     table: pa.Table
@@ -143,7 +143,7 @@ def _csv(path: str) -> TraceFile:
 def _roles(source: TraceFile, columns: str) -> tuple[dict[str, int], bool]:
     """Role -> place of its column, and whether the time is in ms. Raises TraceError if unclear.
 
-    What `columns` asks for goes before what has a known name.
+    `columns` takes precedence over known names.
     """
     mapped = _mapped(columns)
     has = f"{source.path} has the columns {', '.join(source.table.column_names)}"
@@ -224,7 +224,7 @@ def _kind(of: pa.DataType) -> str:
 
 
 def _numbers(array: pa.Array) -> NDArray[np.float64]:
-    """Numbers, or text that holds numbers, as float64[n]; NaN for what is none."""
+    """Numbers, or text with numbers, as float64[n]; NaN for anything else."""
     try:
         return np.asarray(pc.fill_null(array.cast(pa.float64(), safe=False), np.nan))
     except pa.ArrowInvalid:
@@ -280,7 +280,7 @@ def _rows(source: TraceFile, columns: dict[str, Column], is_ms: bool) -> TraceRo
 
 
 def _refuse(source: TraceFile, columns: dict[str, Column], keep: Bools, is_ms: bool) -> None:
-    """Raise TraceError if a row that is kept is bad, a line ragged, or the times are of no load."""
+    """Raise TraceError if a kept row is bad, a line ragged, or the times implausible."""
     unit, first = ("line", 2) if source.is_csv else ("row", 1)
     ragged = [line - first for line, _ in source.ragged]
     places = np.delete(np.arange(len(keep) + len(ragged)) + first, ragged)  # in the file
@@ -316,7 +316,7 @@ def _refuse(source: TraceFile, columns: dict[str, Column], keep: Bools, is_ms: b
 
 
 def _shown(value: object) -> str:
-    """A value as the file has it; bytes that are not UTF-8 as bytes."""
+    """A value as in the file; bytes that are not UTF-8 as bytes."""
     content = value if isinstance(value, bytes) else str(value).encode()
     with contextlib.suppress(UnicodeDecodeError):
         return repr(content.decode()[:80])
@@ -327,8 +327,8 @@ def write_trace(config: FleetConfig, path: str | Path | None = None) -> Path:
     """Write the drawn load of a fleet as a trace file, by time, and return its path.
 
     Columns `time_ms`, `partition`, `records`, `bytes`; CSV, or Parquet if the name ends so; by
-    default a new temporary CSV. Who reads it back (`load="trace"`) takes the earliest batch as time
-    0. Raises ValueError for another ending, a load that is a trace itself, or no load.
+    default a new temporary CSV. A reader (`load="trace"`) takes the earliest batch as time 0.
+    Raises ValueError for another ending, a load that is a trace itself, or no load.
     """
     target = Path(path) if path is not None else Path(tempfile.mkdtemp()) / f"{config.load}.csv"
     if target.suffix not in (".csv", ".parquet"):

@@ -1,4 +1,4 @@
-"""Where a producer sends a record with a key: Kafka's default partitioner.
+"""The partition of a record with a key: Kafka's default partitioner.
 
 Source: org.apache.kafka.clients.producer.internals.BuiltInPartitioner.partitionForKey (3.3 and
 later, DefaultPartitioner before), with the 32-bit murmur2 of org.apache.kafka.common.utils.Utils.

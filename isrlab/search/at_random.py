@@ -1,12 +1,11 @@
-"""Search: random schedules that break a promise, made as short as they get, as scenario text.
+"""Search: random schedules that break a promise, shortened, as scenario text.
 
-Theory of operation. A seed plays a schedule: of all the lines that make sense in the present state
-one is chosen, again and again. When a safety property breaks, what was played so far is a scenario
-that shows it, and lines are taken out of it as long as it still does. A search can be told a
-version in which the same schedule must be harmless: then what it finds is what that version
-repaired.
+Theory of operation. A seed plays a schedule: it repeatedly chooses one of the lines that make sense
+in the current state. When a safety property breaks, the lines so far are a scenario that shows it,
+and lines are removed while it still breaks. A search can require that the schedule is harmless in
+another version: then it finds what that version repaired.
 
-What the controller sends is not dropped: a real one repeats it until it arrives.
+Messages of the controller are not dropped: a real one repeats them until they arrive.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ WAITS = ("100ms", "600ms", "6s", "20s", "50s")
 
 
 class Schedule:
-    """A cluster and the lines it has played so far; `faults` are faults beyond the usual ones."""
+    """A cluster and the lines it has played so far; `faults` are extra kinds of faults."""
 
     def __init__(self, version: str, partition: str, faults: Iterable[str] = ()) -> None:
         self.run = Run([])
@@ -45,19 +44,19 @@ class Schedule:
         obey(self.run, Command(len(self.lines), line))
 
     def choose(self, kind: int, which: int, words: tuple[str, ...] = ()) -> None:
-        """Play one of the lines that make sense now; of those commands only, if any are named."""
+        """Play one of the lines that make sense now, only of these commands if any are named."""
         offers = [ls for ls in self.offers() if not words or ls[0].split()[0] in words]
         if offers:
             lines = offers[kind % len(offers)]
             self.play(lines[which % len(lines)])
 
     def offers(self) -> list[list[str]]:
-        """The lines that make sense now, by kind; a kind that is there twice comes more often."""
+        """The lines that make sense now, by kind; a repeated kind is drawn more often."""
         kinds = [(part, lines) for part in self.run.topic for lines in self._offers(part)]
         return [lines for part, kind in kinds if (lines := self._named(part, kind))]
 
     def _named(self, part: Run, lines: list[str]) -> list[str]:
-        """Of a topic with several partitions: which of them is meant; machines come once."""
+        """Lines with the partition's name, if there are several; those of machines appear once."""
         scope = COMMANDS[lines[0].split()[0]].scope
         if self.run.others and scope in (ONE, ANY):
             return [line.replace(" ", f" {part.name} ", 1) for line in lines]
@@ -98,7 +97,7 @@ class Schedule:
 
 
 def _reassignments(cluster: Cluster) -> list[str]:
-    """One replica exchanged for another broker, one fewer, one more; or all taken back."""
+    """Exchange a replica for another broker, remove one, add one, or cancel."""
     target = cluster.controller.state.target
     brokers = {*cluster.replicas, min(max(cluster.replicas) + 1, MOST_BROKERS)}
     others = sorted(brokers - set(target))
@@ -110,13 +109,13 @@ def _reassignments(cluster: Cluster) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What is looked for, and where."""
+    """The goal of a search."""
 
     property: str  # of engine/safety.py
-    version: str  # in which it is to break
+    version: str  # in which it must break
     unless: str | None = None  # a version in which the same schedule must keep it
     partition: str = "partition replicas=1,2"  # a line for each, if the topic has several
-    faults: tuple[str, ...] = ()  # beyond the usual: "power", "unclean", "controller", "reassign"
+    faults: tuple[str, ...] = ()  # extra kinds: "power", "unclean", "controller", "reassign"
     words: tuple[str, ...] = ()  # the commands to draw from; none: all of them
     length: int = 40  # lines of a schedule, at most
 
@@ -167,7 +166,7 @@ def _breaks(goal: Goal, version: str, lines: list[str]) -> bool:
 
 
 def shorten(goal: Goal, lines: list[str]) -> list[str]:
-    """The schedule without any run of lines that it can do without; the first line stays."""
+    """The schedule without any lines that the break does not need; the first line stays."""
     size = len(lines) // 2
     while size:
         before, start = len(lines), 1

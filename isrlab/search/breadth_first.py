@@ -1,18 +1,18 @@
-"""Breadth-first search of a transition system: each state once, and the shortest way to a break.
+"""Breadth-first search of a transition system: each state once, and the shortest path to a break.
 
-Theory of operation. A state is a row of numbers (`tables.py`). Of each are kept forever its
-fingerprint, in a table at most 0.7 full, the state from which it was first reached, and by which of
-that state's options: 17 to 22 bytes. Whole states are kept for two levels only. A level is expanded
-in rounds, in the order in which its states were found, so the numbers are the same for any number
-of workers; these are threads, which expand the parts of a round. A schedule is found again by
-going the same way once more.
+Theory of operation. A state is a row of numbers (`tables.py`). For each state the search keeps its
+fingerprint, in a table at most 0.7 full, the state from which it was first reached, and the option
+taken there: 17 to 22 bytes. Whole states are kept for two levels only. A level is expanded in
+rounds, in the order in which its states were found, so the numbers are the same for any number of
+workers; these are threads, which expand the parts of a round. A schedule is recovered by following
+the same path again.
 
 Two states of one fingerprint would count as one: `SearchEnd.collision_chance` says how likely that
-is. With `symmetric` only one of the states that differ by a renaming is kept, that of the least
-fingerprint.
+is. With `symmetric` only one of the states that differ by a renaming is kept, the one with the
+smallest fingerprint.
 
-A search that is stopped, by the memory it may use or by Ctrl-C, can be saved between two rounds
-and continued later, by another number of workers.
+A search that is stopped by its memory limit or by Ctrl-C can be saved between two rounds and
+continued later, with any number of workers.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from isrlab.search.tables import Successors, System, Tables
 
 ROUND = 30_000  # states that are expanded before their successors are compared
 FULL = 2**64
-MOST_FULL, GROWTH, PIECE = 0.7, 1.4, 1 << 20  # of the table of fingerprints
+MOST_FULL, GROWTH, PIECE = 0.7, 1.4, 1 << 20  # for the table of fingerprints
 _FILES = "visited.npz", "level.pickle"
 Piece = tuple[np.ndarray, np.ndarray]  # states of a level, and their fingerprints
 
 
 @dataclass
 class Extent:
-    """How far a search has come. A level is the states of one distance from the first."""
+    """The progress of a search. A level is all states at one distance from the first."""
 
-    depth: int = 1  # levels, with that of the first state
+    depth: int = 1  # levels, including the first state's
     distinct: int = 1
-    unreduced: int = 1  # states that these stand for
+    unreduced: int = 1  # states that these represent
     transitions: int = 0
     seconds: float = 0.0
     level: int = 1  # states of this level
-    done: int = 0  # of them
+    done: int = 0  # of them, expanded
     following: int = 0  # states of the next level, so far
     broken: dict[str, tuple[int, int]] = field(default_factory=dict)  # (depth, number of the state)
     memory: int = 0  # bytes
@@ -56,16 +56,16 @@ class Extent:
 
 @dataclass(frozen=True)
 class SearchEnd:
-    """What a search has found out."""
+    """The result of a search."""
 
     progress: Extent
     ended: str  # "all", "broken", "memory", "stopped", "depth"
     schedules: dict[str, list[Any]]  # the shortest actions to each broken promise
-    counts: dict[str, int]  # operations that were asked for, and computed
+    counts: dict[str, int]  # operations requested, and computed
 
     @property
     def collision_chance(self) -> float:
-        """That any two of the states had one fingerprint, if these are as good as random."""
+        """The chance that two states shared a fingerprint, if these are as good as random."""
         return self.progress.distinct * (self.progress.distinct - 1) / 2 / FULL
 
     @property
@@ -79,10 +79,10 @@ class Visited:
 
     def __init__(self) -> None:
         self.prints, self.count = np.zeros(1 << 12, np.int64), 0
-        self.ways = np.zeros((1 << 12, 2), np.uint32)  # from which state, by which of its options
+        self.ways = np.zeros((1 << 12, 2), np.uint32)  # (state, option) that led to each
 
     def add(self, prints: np.ndarray) -> np.ndarray:
-        """The places of those that are new."""
+        """The indices of the new ones."""
         fresh = np.empty(len(prints), np.int64)
         if self.count + len(prints) > MOST_FULL * len(self.prints):
             old, need = self.prints, (self.count + len(prints)) / MOST_FULL
@@ -93,7 +93,7 @@ class Visited:
         return fresh[: compiled.insert(self.prints, prints, fresh)]
 
     def reached(self, sources: np.ndarray, options: np.ndarray) -> None:
-        """So the new ones were."""
+        """Note how the new states were reached."""
         start, self.count = self.count, self.count + len(sources)
         if self.count > len(self.ways):
             more = int(max(GROWTH * len(self.ways), self.count))
@@ -103,13 +103,13 @@ class Visited:
 
 @dataclass
 class BreadthFirst:
-    """A search: what, by how many workers, until when."""
+    """A search of a system, with its workers and its limits."""
 
     make: Callable[[], System]
     workers: int = 1
     symmetric: bool = False
     stops: bool = True  # at the end of the level in which a promise is broken first
-    wanted: tuple[str, ...] = ()  # only these promises are looked at; none named: all
+    wanted: tuple[str, ...] = ()  # only these promises; none: all of them
     most_bytes: float = float("inf")
     most_depth: int = 1 << 30
     tell: Callable[[Extent], None] = lambda progress: None
@@ -135,7 +135,7 @@ class BreadthFirst:
         return self.tables.system
 
     def run(self) -> SearchEnd:
-        """Search on. Ctrl-C ends it between two rounds, and it can be saved or run again."""
+        """Continue the search. Ctrl-C ends it between two rounds; it can be saved or continued."""
         began, before = time.perf_counter(), self.at.seconds
         was_on, ended = gc.isenabled(), "all"
         gc.disable()
@@ -164,7 +164,7 @@ class BreadthFirst:
         self.tables.close()
 
     def _rounds(self) -> Iterator[None]:
-        """One level after the other, each in rounds; stops where the search is to end."""
+        """Expand level by level, in rounds, until the search ends."""
         at = self.at
         while at.level:
             if not at.done and (at.depth >= self.most_depth or (self.stops and at.broken)):
@@ -191,7 +191,7 @@ class BreadthFirst:
 
     def _round(self, rows: np.ndarray, prints: np.ndarray) -> None:
         at, count = self.at, len(rows)
-        start = at.distinct - at.following - at.level + at.done  # the number of the first of them
+        start = at.distinct - at.following - at.level + at.done  # the number of the first one
         offered, stand_for = self._expand(rows, prints)
         fresh = self.visited.add(offered.prints)
         source = offered.place[fresh]
@@ -206,7 +206,7 @@ class BreadthFirst:
         at.following += len(rows)
 
     def _expand(self, rows: np.ndarray, prints: np.ndarray) -> tuple[Successors, Any]:
-        """What may follow, and of how many states each is the canonical one."""
+        """The successors, and how many states each canonical one represents."""
         offered = self.tables.expand(rows, prints)
         if not self.symmetric:
             return offered, None
@@ -219,7 +219,7 @@ class BreadthFirst:
                 if bits[place] >> i & 1 and (not self.wanted or name in self.wanted):
                     self.at.broken.setdefault(name, (depth, start + place))
 
-    # The way to a state
+    # The path to a state
 
     def _schedule(self, number: int) -> list[Any]:
         ways, (rows, prints), actions = [], self.first, []
@@ -235,7 +235,7 @@ class BreadthFirst:
     # Saved and continued
 
     def save(self, folder: Path, of: str = "") -> None:
-        """Write all that is known; `of` says of which search."""
+        """Save the search; `of` identifies it."""
         folder.mkdir(parents=True, exist_ok=True)
         rows = np.concatenate([rows for rows, _ in (*self.level, *self.following)])
         numbers, places = np.unique(rows, return_inverse=True)
@@ -253,7 +253,7 @@ class BreadthFirst:
             part.replace(folder / name)
 
     def load(self, folder: Path, of: str = "") -> None:
-        """Go on from what was saved. Raises ValueError if that was another search."""
+        """Load a saved search. Raises ValueError if it is a different one."""
         with (folder / _FILES[1]).open("rb") as file:
             saved_of, at, things = SavedReader(file).load()
         if saved_of != of:
@@ -271,7 +271,7 @@ class BreadthFirst:
 
 
 def _on_interrupt(handler: Any) -> Any:
-    """Only the main thread hears signals; elsewhere nothing is set."""
+    """Install the handler; only the main thread can receive signals."""
     try:
         return signal.signal(signal.SIGINT, handler)
     except ValueError:
@@ -283,14 +283,14 @@ def resident_bytes() -> int:
     try:
         pages = Path("/proc/self/statm").read_text("ascii").split()[1]
         return int(pages) * 4_096
-    except OSError:  # no Linux: what it had at most
+    except OSError:  # not Linux: the peak
         import resource
 
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1_024
 
 
 class SavedReader(pickle.Unpickler):
-    """Reads what `save` wrote, and calls nothing but classes of this package."""
+    """Reads what `save` wrote, and loads only classes of this package."""
 
     def find_class(self, module: str, name: str) -> Any:
         known = super().find_class(module, name) if module.startswith("isrlab.") else None

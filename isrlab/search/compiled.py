@@ -1,8 +1,8 @@
-"""What is done for each state: numbers looked up in tables, as machine code if numba is there.
+"""The work for each state: numbers looked up in tables, as machine code if numba is installed.
 
 Without numba the same functions run as Python, a hundred times slower. They hold no lock, so
-threads run them at the same time, as long as nothing writes the tables. What a table does not hold
-is noted, and its state stays to be done. `tables.py` computes what was noted, and asks again.
+threads run them at the same time, as long as nothing writes the tables. A missing entry is noted,
+and its state stays to be done. `tables.py` computes the missing entries, and calls again.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 IS_FAST = find_spec("numba") is not None
-BITS = 21  # of a number in a key
+BITS = 21  # per number in a key
 MOST = (1 << BITS) - 1
 VIEW, RESULT, JOIN, FREE = range(4)  # tables; rules have the others
-IN_KEY = 5  # numbers, after that of the table
+IN_KEY = 5  # numbers, after the table's
 EMPTY, UNKNOWN, NEVER = -1, -1, -1
 MOST_STEPS = 1_000  # of an action
 _MIX, _MIX_TOO = np.int64(-7046029254386353131), np.int64(-4417276706812531889)
@@ -27,7 +27,7 @@ _HALF = np.int64(0xFFFFFFFF)
 
 
 class Arrays(NamedTuple):
-    """The tables of `tables.py`, as they are now."""
+    """The current tables of `tables.py`."""
 
     entries: np.ndarray  # (key, rest of the key, value), by the key's hash
     visible: np.ndarray  # by view and thing
@@ -44,9 +44,9 @@ class Arrays(NamedTuple):
 
 
 class Successors(NamedTuple):
-    """What may follow the states that were expanded."""
+    """The successors of the expanded states."""
 
-    place: np.ndarray  # of the state before
+    place: np.ndarray  # of the predecessor
     option: np.ndarray
     rows: np.ndarray
     prints: np.ndarray
@@ -67,7 +67,7 @@ _entry = partial(_compiled, inline=False)
 
 @_compiled
 def _place(entries: np.ndarray, key: int, rest: int) -> Any:
-    """Where a key is, or would be."""
+    """The index of a key, or of its free place."""
     mixed = key * _MIX + rest * _MIX_TOO
     at = (mixed ^ (mixed >> 29)) & (len(entries) - 1)
     while entries[at, 0] != EMPTY and (entries[at, 0] != key or entries[at, 1] != rest):
@@ -93,7 +93,7 @@ def _note(missing: np.ndarray, key: int, rest: int) -> None:
 
 @_compiled
 def _look_up(entries: np.ndarray, key: int, rest: int, missing: np.ndarray) -> Any:
-    """The value of a key; if there is none, that is noted behind the number of notes."""
+    """The value of a key; a missing one is added to the notes."""
     at = _place(entries, key, rest)
     if entries[at, 0] != EMPTY:
         return entries[at, 2]
@@ -138,8 +138,8 @@ def _ask(t: Arrays, rule: np.ndarray, rows: np.ndarray, place: int, missing: np.
 
 @_compiled
 def _run(t: Arrays, chain: Any, rows: np.ndarray, n: int, missing: np.ndarray) -> tuple[Any, Any]:
-    """Do what a chain says to a row: 1, or 0 if it cannot be done, -1 if a table lacks something;
-    and what is to be added to the fingerprint. Counts in `missing` what was asked for."""
+    """Apply a chain to a row: returns 1, 0 if it is impossible, -1 if an entry is missing; and the
+    change of the fingerprint. Counts the operations in `missing`."""
     added = np.int64(0)
     for _ in range(MOST_STEPS):
         if not chain:
@@ -175,7 +175,7 @@ def expand(
     t: Arrays, rows: np.ndarray, prints: np.ndarray, todo: np.ndarray, out: Successors,
     missing: np.ndarray,
 ) -> tuple[int, int]:  # fmt: skip
-    """How many were offered, and how many states stay to be done: the first in `todo`."""
+    """The number of successors, and of states that stay to be done: the first in `todo`."""
     count, left, is_full = 0, 0, False
     for n in range(len(todo)):
         place, before, is_whole = todo[n], count, not is_full
@@ -209,7 +209,8 @@ def expand(
 def judge(
     t: Arrays, rows: np.ndarray, bits: np.ndarray, todo: np.ndarray, missing: np.ndarray
 ) -> int:
-    """The promises that each row breaks; how many rows stay to be done: the first in `todo`."""
+    """The promises that each row breaks, and the number of rows still to do: the first in
+    `todo`."""
     left = 0
     for n in range(len(todo)):
         place, is_whole = todo[n], True
@@ -227,9 +228,9 @@ def judge(
 
 @_entry
 def insert(known: np.ndarray, prints: np.ndarray, fresh: np.ndarray) -> int:
-    """Add fingerprints to those that are known: how many are new; `fresh` says which.
+    """Add fingerprints to the table; returns the number of new ones, listed in `fresh`.
 
-    They lie in order but for collisions, so a larger table is filled from one end to the other.
+    They are in order except for collisions, so a larger table is filled sequentially.
     """
     count, size = 0, np.int64(len(known))
     for i in range(len(prints)):

@@ -1,6 +1,6 @@
-"""What may happen next in a state of the engine's space, and which promises do not hold there.
+"""The possible actions in a state of the engine's space, and the promises broken there.
 
-An action's label is its name, then the brokers that it is about. `KINDS` names what has a budget.
+An action's label is its name and its brokers. `KINDS` are the kinds with a budget.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from isrlab.search.tables import Query, Read
 from isrlab.world.cluster import Cluster
 
 _KIND = {kind: i for i, kind in enumerate(KINDS)}
-# What brokers can break whatever has been promised
+# Promises that brokers can break by themselves
 _OF_BROKERS = "high_watermark_within_log", "leader_in_isr"
 _OF_PAIRS = ("logs_agree",)
 Offers = Iterator[tuple[Any, Any]]
@@ -78,14 +78,14 @@ class EngineSystem(Space):
                     self.laws.append(Query(reads, partial(self._breaks_pair, b, other)))
 
     def _left(self, budgets: tuple[int, ...]) -> Any:
-        """The kinds that are left, and the number of the next request."""
+        """The kinds with budget left, and the number of the next request."""
         kinds = frozenset(kind for kind, count in zip(KINDS, budgets, strict=True) if count)
         return kinds, self.produced + self.total - budgets[0] - budgets[1]
 
     def _spends(self, kind: str) -> tuple[int, Any]:
         return self.budget, ("spend", _KIND[kind])
 
-    # What may happen
+    # Actions
 
     def _arrives(self, source: int, target: int, message: Any, left: Any = None) -> Offers:
         """The next message of a link arrives, or is lost."""
@@ -97,7 +97,7 @@ class EngineSystem(Space):
                 yield ("lose", source, target), (taken, self._spends("losses"))
 
     def _of_broker(self, i: int, can: known.BrokerOptions | None, left: Any) -> Offers:
-        """What a broker does by itself, and what strikes it."""
+        """A broker's own actions, and its faults."""
         (kinds, request), b = left, self.ids[i]
         if can is None:
             return
@@ -134,7 +134,7 @@ class EngineSystem(Space):
             yield ("start", self.ids[i]), ((i, ("start", named)),)
 
     def _registers(self, i: int, epoch: int | None, is_known: bool) -> Offers:
-        """A broker that lives, and was cut off from the controller, comes back."""
+        """A live broker that lost its session registers again."""
         if epoch is not None and not is_known:
             b = self.ids[i]
             yield ("register", b), ((self.n, ("tell", m.RegisterBroker(b, epoch))),)
@@ -144,7 +144,7 @@ class EngineSystem(Space):
             yield ("ask again", self.ids[i]), ((i, ("step", m.RetryAlterPartition())),)
 
     def _retries(self, f: int, b: int, asking: Any, waiting: Any, *links: Any) -> Offers:
-        """A follower asks again, when neither its request nor the answer is on its way."""
+        """A follower repeats its request, if neither that nor the answer is in flight."""
         if asking is None or asking[0] != b or waiting is None:
             return
         request = asking[1]
@@ -186,10 +186,10 @@ class EngineSystem(Space):
             chain.append((at, ("tell", m.AlterPartitionReassignments(target))))
             yield ("reassign", *(target or ("cancel",))), tuple(chain)
 
-    # What is promised: a sum of 1 << i for each promise that does not hold
+    # Promises: the sum of 1 << i over the broken ones
 
     def _breaks(self, who: int, state: PartitionState, promised: Any, leads: Any = None) -> int:
-        """All promises, with what is known of the leader alone; or where there is none."""
+        """All promises, judged by the leader alone, or without a leader."""
         if state.leader != who:
             return 0
         brokers = {who: self._shown(who, *leads)} if leads else {}

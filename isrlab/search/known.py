@@ -1,4 +1,4 @@
-"""What a state of the engine's space is made of, and what can be seen in it."""
+"""The components of a state in the engine's space, and the views of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from isrlab.engine.partition import Controller, PartitionState
 from isrlab.world.cluster import START_MS
 
 NOW_MS, OLD_MS = START_MS, 1
-_TALK = (  # of followers with their leaders; on a link only one side's follower waits for answers
+_TALK = (  # between followers and leaders; on a link only one side's follower waits for answers
     m.Fetch, m.OffsetsForLeaderEpoch, m.ListOffsets,
     m.FetchResponse, m.EpochEndOffset, m.ListOffsetsResponse,
 )  # fmt: skip
@@ -23,7 +23,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class StoppedBroker(Frozen):
-    """A broker without a process: what its next one will find."""
+    """A broker without a process: the state that its next process finds."""
 
     id: int
     log: Log
@@ -34,7 +34,7 @@ class StoppedBroker(Frozen):
 
 
 class Promises(Frozen):
-    """What an observer remembers."""
+    """The memory of an observer."""
 
     committed: tuple[tuple[str, int], ...] = ()
     acknowledged: tuple[tuple[str, int], ...] = ()
@@ -43,14 +43,14 @@ class Promises(Frozen):
 
 
 class StaleClock(Frozen):
-    """A follower's clock at its leader has become too old."""
+    """A follower's lag clock at its leader has expired."""
 
     follower: int
     fetches: bool  # though it still fetches
 
 
 def content(thing: Any) -> bytes:
-    """All that a thing says, but for version and settings, which are the same in all."""
+    """The content of a component, without version and settings, which are the same in all."""
     what: Any = thing
     if isinstance(thing, Broker):
         what = [thing.id, thing.replicas, thing.log, thing.role, thing.broker_epoch]
@@ -62,11 +62,11 @@ def content(thing: Any) -> bytes:
     return type(thing).__name__.encode() + _encode(what)
 
 
-# What a rule sees of a broker, of a link, or of the controller
+# Views of a broker, of a link, or of the controller
 
 
 def fate(broker: Broker | StoppedBroker) -> int:
-    """0: it lives, 1: it is dead, 2: it has never lived."""
+    """0: alive, 1: dead, 2: never started."""
     return 1 + broker.is_new if isinstance(broker, StoppedBroker) else 0
 
 
@@ -75,17 +75,17 @@ def can_start(broker: Broker | StoppedBroker) -> bool:
 
 
 def epoch(broker: Broker | StoppedBroker) -> int | None:
-    """Of its process; None if it has none."""
+    """The broker epoch of its process; None without one."""
     return None if isinstance(broker, StoppedBroker) else broker.broker_epoch
 
 
 def recipient(broker: Broker | StoppedBroker) -> Any:
-    """What a message that is sent to it depends on."""
+    """The part that messages to it depend on."""
     return None if isinstance(broker, StoppedBroker) else broker.metadata
 
 
 def asking(broker: Broker | StoppedBroker) -> tuple[int, int] | None:
-    """The leader that a follower waits for, and the number of what it asked."""
+    """The leader that a follower waits for, and the number of its request."""
     role = getattr(broker, "role", None)
     if not isinstance(role, Follower) or role.is_waiting or role.leader == NO_LEADER:
         return None
@@ -101,34 +101,34 @@ def waiting(broker: Broker | StoppedBroker) -> tuple[tuple[int, int], ...] | Non
 
 
 def talk(messages: tuple[m.Message, ...]) -> tuple[int, ...]:
-    """The numbers of requests of followers that are on a link, or of their answers."""
+    """The numbers of follower requests on a link, or of their answers."""
     return tuple(sorted(x.request for x in messages if isinstance(x, _TALK)))
 
 
 def head(messages: tuple[m.Message, ...]) -> m.Message | None:
-    """The next of a link."""
+    """The next message of a link."""
     return messages[0] if messages else None
 
 
 def changes(messages: tuple[m.Message, ...]) -> tuple[int, ...]:
-    """The numbers of ISR changes that are on a link, or of their answers."""
+    """The numbers of ISR changes on a link, or of their answers."""
     kinds = m.AlterPartition, m.AlterPartitionResponse
     return tuple(sorted(x.request for x in messages if isinstance(x, kinds)))
 
 
 def unanswered(broker: Broker | StoppedBroker) -> int:
-    """The number of the ISR change that it waits for; -1: it waits for none."""
+    """The number of the ISR change that it waits for; -1: none."""
     asked = getattr(broker, "unanswered", None)
     return asked.request if asked else -1
 
 
 def knows(broker: int) -> Callable[[Controller], bool | None]:
-    """True if the controller takes it for alive, else None."""
+    """True if the controller considers it alive, else None."""
     return lambda controller: controller.is_alive(broker) or None
 
 
 class BrokerOptions(NamedTuple):
-    """What a broker can do or suffer by itself."""
+    """The possible actions and faults of a broker."""
 
     oldest: tuple[int, int] | None  # (follower, number) of the fetch that is parked first
     leads: bool
@@ -152,7 +152,7 @@ def broker_options(broker: Broker | StoppedBroker, two_ways: bool) -> BrokerOpti
 
 
 def _lates(broker: Broker, two_ways: bool) -> Iterator[StaleClock]:
-    """The followers whose clocks can turn too old here."""
+    """The followers whose clocks can expire here."""
     for remote in broker.role.remotes if isinstance(broker.role, Leader) else ():
         if remote.last_caught_up_time_ms > OLD_MS:
             yield StaleClock(remote.id, False)
@@ -160,7 +160,7 @@ def _lates(broker: Broker, two_ways: bool) -> Iterator[StaleClock]:
                 yield StaleClock(remote.id, True)
 
 
-# What promises read, for `safety.View`
+# Views for promises, as in `safety.View`
 
 
 def holds(broker: Broker | StoppedBroker) -> Log | None:
@@ -171,7 +171,7 @@ def holds(broker: Broker | StoppedBroker) -> Log | None:
 
 
 def leads(broker: Broker | StoppedBroker) -> tuple[Log, Leader] | None:
-    """Of a leader its log, its ISR, and how far it knows its followers to be."""
+    """A leader's log, its ISR, and its followers' end offsets as it knows them."""
     log, role = holds(broker), getattr(broker, "role", None)
     if log is None or not isinstance(role, Leader):
         return None
@@ -185,7 +185,7 @@ def stored(controller: Controller) -> PartitionState:
 
 
 def number_of(broker_epoch: int, leader_epoch: int, alters: bool) -> int:
-    """Of a process in a leader epoch no two requests of one kind are on their way."""
+    """A request's number: each process has at most one of a kind in flight per leader epoch."""
     return broker_epoch * 1_000_000 + 2 * (leader_epoch + 1) + alters + 1
 
 
@@ -201,8 +201,8 @@ def aged(broker: Broker, late: StaleClock) -> Broker:
 
 
 def targets(controller: Controller, brokers: tuple[int, ...]) -> tuple[tuple[int, ...] | None, ...]:
-    """To which replicas an operator may move it: one or all exchanged, one fewer, one more; or
-    back."""
+    """The replicas to which an operator may move it: one or all exchanged, one fewer, one more, or
+    a cancellation."""
     now = controller.state.target
     others = [b for b in brokers if b not in now]
     wanted = [tuple(b if r == gone else r for r in now) for gone in now for b in others]

@@ -1,12 +1,12 @@
 """A schedule of the search as scenario text, which plays under the real clock.
 
-Theory of operation. The text is made while it is played: each action becomes the lines that do it
-in the cluster as it is then. What the search has as actions without a command (a parked fetch that
-expires, a retry, a check of the ISR) happens when time passes, so the text lets it pass, and the
-settings in its second line see to it that nothing else happens meanwhile. A follower is late when
-it has not fetched for the lag time: before what its leader does next, time passes at an earlier
-step, and all other followers fetch. At which, is tried: the first text that breaks the promise in
-the clocked world is the one. A schedule that needs a coincidence no clock has gives no text.
+Theory of operation. The text is built while it is played: each action becomes the lines that
+perform it in the current cluster. Actions without a command (a parked fetch that expires, a retry,
+an ISR check) happen when time passes, so the text lets time pass, and the settings in its second
+line prevent anything else from happening then. A follower is late when it has not fetched for the
+lag time: time passes at an earlier step, at which all other followers fetch. Each such step is
+tried, and the first text that breaks the promise in the clocked world is the result. A schedule
+that no clock can produce has no text.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from isrlab.world.script import Command, Run, ScriptError
 from isrlab.world.words import address, ids
 
 LONG = "1000h"  # longer than any schedule
-LAG_S, WAIT_S = 30, 9  # where a follower is late; three waits of a parked fetch fit in between
+LAG_S, WAIT_S = 30, 9  # for late followers; three waits of a parked fetch fit in between
 Deed = tuple[Any, ...]
 
 
 class Impossible(Exception):
-    """The clocked world does not do this action now."""
+    """The clocked world cannot perform this action now."""
 
 
 class _Text:
@@ -97,7 +97,7 @@ class _Text:
             self._wait(name, who)
 
     def settle(self) -> None:
-        """Where the controller is prompt: what is on its way from and to it arrives."""
+        """If the controller is prompt: deliver all messages from and to it."""
         while self.system.prompt:
             ours = (e for e in self.cluster.queue if e.partition == self.cluster.number)
             ends = ((e.source, e.target) for e in ours if not e.is_timer)
@@ -107,7 +107,7 @@ class _Text:
             self.play(f"deliver {address(link[0])}>{address(link[1])}")
 
     def _pass_on(self, state: Any, source: int, target: int, verb: str) -> None:
-        """The next message, and before it the metadata that the space does not count."""
+        """Deliver the next message, after any metadata, which the space leaves out."""
         wanted = state[self.system.links[source, target]][0]
         waiting = self.cluster.on_link(source, target)
         for count, envelope in enumerate(waiting, 1):
@@ -124,7 +124,7 @@ class _Text:
         raise Impossible(f"no {type(wanted).__name__} on {source}>{target}")
 
     def _drop_all(self, broker: int, others: tuple[int, ...] = ()) -> None:
-        """What is on its way to a broker without a process, or, with `others`, on cut links."""
+        """Drop messages to a broker without a process or, with `others`, on cut links."""
         links = [(source, broker) for source in others or (0, *sorted(self.cluster.disks))]
         links += [(broker, other) for other in others]
         for source, target in links:
@@ -156,7 +156,7 @@ class _Text:
         raise Impossible(f"nothing will fire for {name}")
 
     def _outlast(self, follower: int, role: Leader) -> None:
-        """The next check finds this follower's clock too old."""
+        """Make the next check find this follower's clock too old."""
         remote = role.remote(follower)
         assert remote is not None
         age = self.cluster.now_ms - remote.last_caught_up_time_ms
@@ -164,7 +164,7 @@ class _Text:
             self.play(f"advance {LAG_S * 1_000 - age + 1}ms")
 
     def keep_fresh(self, follower: int) -> None:
-        """Nearly the lag time passes, in which the other followers fetch and this one does not."""
+        """Let nearly the lag time pass, in which only the other followers fetch."""
         for _ in range((LAG_S - 1) // WAIT_S):
             self.play(f"advance {WAIT_S}s")
             for number, broker in sorted(self.cluster.brokers.items()):
@@ -175,9 +175,9 @@ class _Text:
 
 
 def text_of(system: EngineSystem, partition: str, actions: list[Deed], promise: str) -> str | None:
-    """A scenario that does the actions, and in which the promise is broken; None if there is none.
+    """A scenario with these actions that breaks the promise; None if there is none.
 
-    `partition` is the line of the cluster that the search began with, and what was done before.
+    `partition` is the cluster's line at the start of the search, with any lines before it.
     """
     states, tables = [tuple(system.first)], Tables(system)
     for action in actions:
@@ -201,7 +201,7 @@ def text_of(system: EngineSystem, partition: str, actions: list[Deed], promise: 
 
 
 def _heads(system: Space, partition: str, actions: list[Deed]) -> Iterator[list[str]]:
-    """Settings in which only those timers fire that the schedule waits for."""
+    """Settings with which only the timers fire that the schedule waits for."""
     names = {action[0] for action in actions}
     waits = names & {"answer oldest", "retry", "checkpoint", "ask again", "late"}
     settings = [f"session.timeout.ms={LONG}"]

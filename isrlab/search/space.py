@@ -1,23 +1,23 @@
-"""A partition on a few brokers as a transition system: what may happen next, whatever the times.
+"""A partition on a few brokers as a transition system, without times.
 
-Theory of operation. A state has a slot for each broker and for the controller with its engine
-state, for each link with the messages on their way, for what may still be done (the budgets), and
-for what has been promised. What happens is a chain of operations, each on one slot: a message is
-taken off its link, a broker's step is done, what it sends is put on other links. The engine's steps
-are pure, so each is computed once and remembered (`tables.py`); `enabled.py` has what may happen.
+Theory of operation. A state has slots for the engine state of each broker and of the controller,
+for the messages on each link, for the remaining budgets, and for the promises. An action is a chain
+of operations, each on one slot: a message is taken off its link, a broker takes a step, its
+messages are put on other links. The engine's steps are pure, so each is computed once and
+remembered (`tables.py`); `enabled.py` has the possible actions.
 
-Time does not pass; what time does is an action. A clock is fresh or too old, and a follower's may
-become too old at any moment (`late`, and then the leader checks its ISR). A session that is over is
-noticed when it suits the search, all of them together; so with a parked fetch, of which the oldest
-expires first, and with a request that has no answer on its way. So a schedule may need times that
-no cluster has, with three replicas above all: `schedule.py` plays it under the real clock. What is
-left out: timeouts of requests that are still on their way, and, up to 0.10.1, the clocks of
-followers that another broker leads. What no rule reads is not part of a state: request numbers but
-for which is whose, metadata before KRaft, announcements of ISR changes.
+Time does not pass; its effects are actions. A clock is fresh or expired, and a follower's may
+expire at any moment (`late`, and then the leader checks its ISR). Sessions of dead brokers may end
+at any moment, all of them together; likewise a parked fetch may expire, the oldest first, and a
+request without an answer in flight may be repeated. So a schedule may need times that no cluster
+has, especially with three replicas: `schedule.py` plays it under the real clock. Left out: timeouts
+of requests still in flight, and, up to 0.10.1, the clocks of followers that another broker leads.
+State that no rule reads is dropped: request numbers except for their owners, metadata before KRaft,
+announcements of ISR changes.
 
 As in `cluster.py`, messages to a broker that dies are lost, and up to 2.6 ZooKeeper answers within
-the step. A broker whose session ends while it lives is cut off from the controller until it
-registers again. One that halts stays down.
+the step. A live broker whose session ends is cut off from the controller until it registers again.
+A broker that halts stays down.
 
 Brokers are not symmetric: elections go by the order of the assignment.
 """
@@ -43,16 +43,16 @@ from isrlab.search.known import NOW_MS, OLD_MS, Promises, StaleClock, StoppedBro
 from isrlab.search.tables import Doings, Read
 from isrlab.world.cluster import Cluster
 
-KINDS = (  # what has a budget, in the order of a state's
+KINDS = (  # kinds with a budget, in the order of a state's
     "produces", "acks_all", "crashes", "powers", "flushes", "shutdowns", "losses", "lags",
     "fences", "elections", "uncleans", "reassigns", "failovers", "checkpoints",
 )  # fmt: skip
-_RAW = 1 << 60  # numbers of requests above it are not renamed yet
+_RAW = 1 << 60  # request numbers above it are not renamed yet
 Operated = tuple[Any, Doings, Doings] | None
 
 
 class Space:
-    """See above. It starts where `cluster` is, once its messages have arrived."""
+    """The transition system; it starts from `cluster`, once its messages have arrived."""
 
     promises = tuple(safety.PROPERTIES)
     renamings = ()  # brokers are not symmetric
@@ -113,7 +113,7 @@ class Space:
         return tuple(state)
 
     def _clocked(self, broker: Broker, cluster: Cluster) -> Broker:
-        """Clocks that are fresh or too old, and requests by whose they are."""
+        """A broker with clocks that are fresh or expired, and requests numbered by owner."""
         role = broker.role
         if isinstance(role, Follower):
             request = number_of(broker.broker_epoch, broker.leader_epoch, False)
@@ -156,7 +156,7 @@ class Space:
     def _push(
         self, queue: tuple[Any, ...], there: Any, ends: tuple[int, int], message: Any, soon: bool
     ) -> Operated:
-        """On its way, unless there is no connection, or it is delivered within the action."""
+        """Send a message, unless there is no connection, or it is delivered within the action."""
         source, target = ends
         if there is None:
             return queue, (), ()
@@ -172,7 +172,7 @@ class Space:
     def _step(
         self, broker: Any, _: None, message: Any, soon: bool = False, changes: bool = False
     ) -> Operated:
-        """One broker's step; None if it is to change something and does not."""
+        """One broker's step; None if it should change something and does not."""
         if isinstance(broker, StoppedBroker):
             return broker, (), ()
         before = aged(broker, message) if isinstance(message, StaleClock) else broker
@@ -216,7 +216,7 @@ class Space:
     def _ask(
         self, controller: Controller, _: None, message: Any, broker: int, soon: bool
     ) -> Operated:
-        """A broker writes ZooKeeper, and is answered within its step."""
+        """A broker writes ZooKeeper, which answers within the step."""
         if controller.is_alive(broker):
             return self._tell(controller, None, message, soon)
         gone = m.Disconnected(m.CONTROLLER)
@@ -274,7 +274,7 @@ class Space:
     # Processes
 
     def _stop(self, broker: Broker, _: None, **how: Any) -> tuple[Any, Doings, Doings]:
-        """The process is gone, and with it what was on its way to it."""
+        """The process ends, and messages to it are lost."""
         what = {"log": broker.log, "broker_epoch": broker.broker_epoch + 1, **how}
         to = [slot for (_, target), slot in self.links.items() if target == broker.id]
         return StoppedBroker(broker.id, **what), tuple((slot, ("clear",)) for slot in to), ()
@@ -293,7 +293,7 @@ class Space:
         return replace(broker, log=broker.log.flush()), (), ()
 
     def _stopping(self, broker: Broker, _: None) -> Operated:
-        """It shuts down, with all that this causes: nothing else is on its way."""
+        """A clean shutdown with its consequences, while nothing else is in flight."""
         asks = "tell", m.ControlledShutdown(broker.id), True
         return replace(broker, is_shutting_down=True), ((self.n, asks),), ()
 
@@ -305,7 +305,7 @@ class Space:
         return after, (*chain, (self.n, ("expire", broker.id))), last
 
     def _start(self, old: StoppedBroker, _: None, named: tuple[int, ...]) -> Operated:
-        """`named`: brokers beyond the assigned that an operator has named."""
+        """`named`: further brokers that an operator has named."""
         idle = Broker(
             old.id, self.version, self.settings, (*self.assigned, *named), old.log,
             broker_epoch=old.broker_epoch,
@@ -355,7 +355,7 @@ OPERATIONS: dict[str, Callable[..., Operated]] = {
 
 
 def _committed(before: Broker, after: Broker) -> tuple[tuple[str, int], ...]:
-    """What this step has committed, as `Observer` counts."""
+    """The records that this step committed, as in `Observer`."""
     if not isinstance(after.role, Leader):
         return ()
     start = before.log.high_watermark if isinstance(before.role, Leader) else 0

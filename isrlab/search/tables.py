@@ -1,15 +1,15 @@
-"""Numbers for things, and what follows from them, looked up for many states at a time.
+"""Numbers for components and transitions, looked up for many states at a time.
 
-Theory of operation. A state is a row of numbers, one for each component (`slot`) of a system. What
-may happen is a list of rules: a rule reads a few slots and gives options, each a label and a chain
-of operations. An operation is done on one slot: it gives the slot's new thing, and what is to be
-done next, first of all or last. Rules, operations and laws are plain functions of things. Each is
-computed once for the things that it is asked about; after that the answer is a number in a table.
-`compiled.py` looks up all rows, in as many threads as are wanted, and notes what a table lacks.
-When all threads are through, that is computed here, and they go on with the rows that lacked it.
+Theory of operation. A state is a row of numbers, one for each component (`slot`) of a system. Rules
+give the possible actions: a rule reads a few slots and gives options, each a label and a chain of
+operations. An operation changes one slot: it gives the slot's new thing, and further operations to
+do next, first or last. Rules, operations and laws are plain functions of things. Each is computed
+once for given things; after that the answer is a number in a table. `compiled.py` looks up all
+rows, in any number of threads, and notes missing entries. When all threads are done, these are
+computed here, and the threads continue with the remaining rows.
 
-A thing's number is only this process's. Its fingerprint is made from its content, and that of a
-state is the sum of its things', times an odd number for each slot, modulo 2**64: the same
+A thing's number is valid only in this process. Its fingerprint is made from its content, and that
+of a state is the sum of its things', times an odd number for each slot, modulo 2**64: the same
 everywhere, and cheap to correct where one slot changes.
 """
 
@@ -26,14 +26,14 @@ import numpy as np
 from isrlab.search import compiled
 from isrlab.search.compiled import BITS, EMPTY, IN_KEY, MOST, NEVER, UNKNOWN, Arrays, Successors
 
-ROOM = 1 << 16  # for what is offered by a part of the rows, at least
-NOTES = 1 << 14  # of what the tables lack, in one go
+ROOM = 1 << 16  # minimum space for the successors of a part of the rows
+NOTES = 1 << 14  # missing entries noted in one pass
 Doings = tuple[tuple[int, Hashable], ...]  # (slot, operation)
-Choices = Sequence[tuple[Hashable, Doings]]  # (label, what is done)
+Choices = Sequence[tuple[Hashable, Doings]]  # (label, operations)
 
 
 class Read(NamedTuple):
-    """What a rule sees of a slot: the thing, or what `view` shows of it."""
+    """A rule's view of a slot: the thing, or `view` of it."""
 
     slot: int
     view: Callable[[Any], Hashable] | None = None
@@ -41,28 +41,28 @@ class Read(NamedTuple):
 
 class Query(NamedTuple):
     reads: tuple[Read, ...]
-    answer: Callable[..., Any]  # Choices, or for a law the promises that are broken, as bits
+    answer: Callable[..., Any]  # Choices, or for a law the broken promises, as bits
 
 
 class System(Protocol):
-    """What is searched. `operate` gives (thing, operations to do first, and last), or None: the
-    option cannot be had. `contexts` has for a slot what else its operations are given, or None."""
+    """The searched system. `operate` gives (thing, operations to do first, and last), or None if
+    the option is impossible. `contexts`: for each slot, a view that its operations also get."""
 
     promises: Any  # names
     first: Any  # a thing for each slot
     rules: Any  # Sequence[Local]
     laws: Any
     contexts: Any  # Sequence[Read | None]
-    renamings: Any  # (the slots in another order, and what renames a thing)
-    ends: Any  # links of a chain that come after all that is done last
+    renamings: Any  # (the slots in another order, and the function that renames a thing)
+    ends: Any  # the last links of every chain
 
     def operate(
         self, operation: Any, thing: Any, context: Any
     ) -> tuple[Any, Doings, Doings] | None:
-        """What it does to a thing."""
+        """The effect of an operation on a thing."""
 
     def content(self, thing: Any) -> bytes:
-        """Equal in every process, and different for what differs."""
+        """Bytes that are equal in every process, and different for different things."""
 
 
 class GrowingArray:
@@ -101,14 +101,14 @@ class Numbering:
 
 
 class Tables:
-    """A system with the tables of what follows from what."""
+    """A system with the tables of its transitions."""
 
     def __init__(self, system: System, workers: int = 1) -> None:
         self.system, self.workers = system, workers
         self.pool = ThreadPoolExecutor(workers) if workers > 1 else None
         self.things, self.contents = Numbering(), GrowingArray(kind=np.int64)
         self.operations, self.labels, self.views = Numbering(), Numbering(), Numbering()
-        self.views(None, (type(None), None))  # True and 1 are two things
+        self.views(None, (type(None), None))  # True and 1 are different
         self.chains, self.links = Numbering(()), GrowingArray(3)
         self.links.append(0, 0, 0)  # the empty chain
         self.menus, self.menu, self.options = Numbering(), GrowingArray(2), GrowingArray(2)
@@ -133,7 +133,7 @@ class Tables:
             self.pool.shutdown()
 
     def number(self, thing: Any) -> int:
-        """Of a thing, which may be new."""
+        """The number of a thing, which may be new."""
         content = _mixed(self.system.content(thing))
         number = self.things(thing, content)
         if number == self.contents.count:
@@ -152,10 +152,10 @@ class Tables:
             prints += self.contents.all[rows[:, slot]] * odd
         return prints
 
-    # What is computed once
+    # Computed once
 
     def _ruled(self, rule: Query, number: Callable[[Any], int]) -> tuple[int, int, int]:
-        """Where its reads are, and its table; or the first of several, which fold its reads."""
+        """The place of its reads, and its table, or the first of several that fold its reads."""
         start, table = len(self.reads), len(self.answers)
         self.reads += [(r.slot, self.functions(r.view)) for r in rule.reads]
         known: list[list[tuple[int, ...]]] = []
@@ -214,7 +214,7 @@ class Tables:
         return self._chain((*first, *rest[:ends], *last, *rest[ends:]))
 
     def _learn(self, notes: np.ndarray) -> None:
-        """Compute what was noted."""
+        """Compute the noted entries."""
         new = []
         for key, rest in dict.fromkeys(map(tuple, notes.tolist())):
             numbers = key >> BITS & MOST, key & MOST, rest >> 2 * BITS, rest >> BITS & MOST
@@ -239,17 +239,17 @@ class Tables:
         )  # fmt: skip
 
     def _widened(self, table: np.ndarray) -> np.ndarray:
-        """With a place for each thing."""
+        """The table, widened to all things."""
         if table.shape[1] == len(self.contents.all):
             return table
         wider = np.full((len(table), len(self.contents.all)), UNKNOWN, np.int32)
         wider[:, : table.shape[1]] = table
         return wider
 
-    # What follows
+    # Transitions
 
     def _until_done(self, kernel: Callable[..., int], count: int) -> None:
-        """`kernel` does what it can of the places in its part, and keeps the others."""
+        """Repeat `kernel`, which keeps the places that need missing entries, until none is left."""
         parts = np.array_split(np.arange(count, dtype=np.int32), self.workers)
         while parts := [part for part in parts if len(part)]:
             run = partial(kernel, self._arrays())
@@ -263,7 +263,7 @@ class Tables:
             self._learn(np.concatenate(notes))
 
     def expand(self, rows: np.ndarray, prints: np.ndarray) -> Successors:
-        """All that may follow, by the place of the state before."""
+        """All successors, by the index of their predecessor."""
         offered: list[Successors] = []
 
         def kernel(arrays: Arrays, todo: np.ndarray, notes: np.ndarray) -> int:
@@ -282,7 +282,7 @@ class Tables:
         return Successors(*(column[order] for column in columns))
 
     def successors(self, state: Sequence[Any]) -> list[tuple[Any, tuple[Any, ...]]]:
-        """(label, next state) for all that may follow one state."""
+        """(label, next state) for all successors of one state."""
         row = self.row(state)
         _, options, rows, _ = self.expand(row, self.fingerprints(row))
         return [
@@ -293,7 +293,7 @@ class Tables:
         return self.labels.values[self.options.all[option, 0]]
 
     def broken(self, rows: np.ndarray) -> np.ndarray:
-        """For each row a sum of 1 << i, for each promise that does not hold."""
+        """For each row the sum of 1 << i over its broken promises."""
         bits = np.zeros(len(rows), np.int64)
 
         def kernel(arrays: Arrays, todo: np.ndarray, notes: np.ndarray) -> int:
@@ -303,7 +303,7 @@ class Tables:
         return bits
 
     def canonical(self, rows: np.ndarray, prints: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The renaming that stands for all of a state, its fingerprint, and how many they are."""
+        """The canonical renaming of each state, its fingerprint, and the number of renamings."""
         every, first = [prints], rows
         for i, (slots, rename) in enumerate(self.system.renamings):
             new = [n for n in np.unique(first).tolist() if self.renamed[i, n] == UNKNOWN]
@@ -322,7 +322,7 @@ class Tables:
 
 
 def _folded(known: list[tuple[int, ...]], numbers: tuple[int, ...]) -> int:
-    """The number of what a rule reads first, in the order in which they come."""
+    """The numbers of a rule's first reads, in order."""
     known.append(numbers)
     if len(known) > MOST:
         raise MemoryError(f"a rule reads more than {MOST:,} different states")

@@ -22,6 +22,7 @@ matplotlib.use("Agg")
 # Functions that `make check` leaves out: all beyond those that together take CHECK_S.
 SLOW = Path(__file__).with_name("slow.txt")
 CHECK_S = 70  # seconds of processor time, half as many in two processes
+SHARED = {"spark", "chromium", "made", "wheel"}  # fixtures that make whichever test is first wait
 CORE = "test_scenarios.py::test_scenario_prints_what_it_says"  # not left out, whatever it takes
 
 
@@ -62,8 +63,9 @@ def pytest_collection_modifyitems(config, items):
 
 def _length(item, slow: set[str]) -> int:
     """0 quick, 1 slow, 2 on Spark; marks as slow what is."""
-    on_spark = "spark" in getattr(item, "fixturenames", ())  # a cell of a notebook has none
-    if on_spark or item.path.suffix == ".ipynb" or _function(item.nodeid) in slow:
+    fixtures = getattr(item, "fixturenames", ())  # a cell of a notebook has none
+    on_spark = "spark" in fixtures
+    if SHARED & {*fixtures} or item.path.suffix == ".ipynb" or _function(item.nodeid) in slow:
         item.add_marker(pytest.mark.slow)
     return on_spark + (item.get_closest_marker("slow") is not None)
 

@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Runs tests.java and ControllerStaysActiveTest on Kafka's published jars, as they are and repaired:
+# Runs WholeControllersTest on Kafka's published jars, as they are and repaired:
 #
 #   ./test.sh      4.3.1; 4.4.0 has no test jars, and a class that those of 4.3.1 need has moved
 #
-# Needs Java 17 and Maven, and makes a folder of its own. Kafka's ReplicationControlManagerTest is taken
-# from its published test sources, and tests.java is put at its end. "Repaired" compiles the published
-# ReplicationControlManager with ReplicationControlManager.sed applied, in front of the jars.
+# Needs Java 17 and Maven, and makes a folder of its own. "Repaired" compiles the published classes with
+# the *.sed files applied, in front of the jars.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-release=4.3.1 tests=4.3.1 package=org/apache/kafka/controller
+release=4.3.1 package=org/apache/kafka/controller
 work=${WORK:-$(mktemp -d)}
 trap '[ -n "${WORK:-}" ] || rm -rf "$work"' EXIT
 mkdir -p "$work"/{classes,repaired,sources}
@@ -20,7 +19,7 @@ kafka() {
     echo '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
     <groupId>report</groupId><artifactId>controller</artifactId><version>1</version><dependencies>'
     kafka kafka_2.13 "$release" ""
-    for name in kafka-metadata kafka-clients kafka-server-common kafka-raft; do kafka $name $tests test; done
+    for name in kafka-metadata kafka-clients kafka-server-common kafka-raft; do kafka $name $release test; done
     echo '<dependency><groupId>org.junit.platform</groupId>
     <artifactId>junit-platform-console-standalone</artifactId><version>1.13.1</version></dependency>
     <dependency><groupId>org.mockito</groupId><artifactId>mockito-core</artifactId>
@@ -28,27 +27,19 @@ kafka() {
 } > "$work/pom.xml"
 (cd "$work" && mvn -q -B -Dstyle.color=never dependency:build-classpath -Dmdep.outputFile=path.txt > /dev/null)
 path=$(cat "$work/path.txt")
-for kind in sources test-sources; do
-    mvn -q -B -Dstyle.color=never dependency:copy -Dartifact=org.apache.kafka:kafka-metadata:$tests:jar:$kind \
-        -DoutputDirectory="$work" > /dev/null
-    unzip -qo "$work/kafka-metadata-$tests-$kind.jar" "$package/ReplicationControlManager*.java" -d "$work/sources"
+mvn -q -B -Dstyle.color=never dependency:copy -DoutputDirectory="$work" \
+    -Dartifact=org.apache.kafka:kafka-metadata:$release:jar:sources > /dev/null
+unzip -qo "$work/kafka-metadata-$release-sources.jar" "$package/*.java" -d "$work/sources"
+javac -nowarn -proc:none -cp "$path" -d "$work/classes" "$here/WholeControllersTest.java"
+for class in ReplicationControlManager PartitionReassignmentRevert PartitionChangeBuilder; do
+    sed -i -f "$here/$class.sed" "$work/sources/$package/$class.java"
+    javac -nowarn -proc:none -cp "$work/repaired:$path" -d "$work/repaired" "$work/sources/$package/$class.java"
 done
-test=$work/sources/$package/ReplicationControlManagerTest.java
-sed -i '$ d' "$test"  # the brace that ends the class
-{ cat "$here/tests.java"; echo '}'; } >> "$test"
-javac -nowarn -proc:none -cp "$path" -d "$work/classes" "$test" "$here/ControllerStaysActiveTest.java" 2>&1 |
-    grep -v '^Note:' || true
-sed -i -f "$here/ReplicationControlManager.sed" "$work/sources/$package/ReplicationControlManager.java"
-javac -nowarn -proc:none -cp "$path" -d "$work/repaired" "$work/sources/$package/ReplicationControlManager.java"
 
 play() {
-    local selected=() method class=org.apache.kafka.controller.ReplicationControlManagerTest
-    for method in $(sed -n 's/^ *public void \(test[A-Za-z]*\)().*/\1/p' "$here/tests.java"); do
-        selected+=("--select-method=$class#$method")
-    done
     java -cp "$1:$path" org.junit.platform.console.ConsoleLauncher execute --disable-banner \
-        --details=tree --details-theme=ascii --disable-ansi-colors "${selected[@]}" \
-        --select-class=org.apache.kafka.controller.ControllerStaysActiveTest 2>&1 |
+        --details=tree --details-theme=ascii --disable-ansi-colors \
+        --select-class=org.apache.kafka.controller.WholeControllersTest 2>&1 |
         sed -n 's/^[ |+.`'"'"'-]*\(test[A-Za-z]*\)() *\(.*\)/  \1 \2/p' || true
 }
 

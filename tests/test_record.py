@@ -9,6 +9,7 @@ from record import inside, play
 
 from isrlab.logs.reader.lines import Unread, read_line
 from isrlab.show.replicas import plot_beside
+from isrlab.workbook.whose_fault_is_it import links
 from isrlab.world import recorded, scenario
 from isrlab.world.reassigned import ADVICE, counts, sessions
 
@@ -143,6 +144,21 @@ def test_a_throttled_move_takes_a_sixth_longer_than_backlog_and_throttle_say():
         backlog_mb = 9 * 0.02 * (run.tries[0].acknowledged - 2.5 * took_s)
         rate = float(run.settings["throttle"].removesuffix(" MB/s"))
         assert 1.1 < took_s / (backlog_mb / (rate - 9 * 0.05)) < 1.25
+
+
+def test_fetchers_of_real_brokers_share_a_link_as_the_notebook_says():
+    rows = {(r["followers"], r["threads"], r["fetch.max"], r["4 MB/s"]): r for r in links.rows(2)}
+    assert len(rows) == 6
+    for row in rows.values():
+        real, queue = row["real: copied (s)"], row["one queue: copied (s)"]
+        medians = [float(text.split(" (")[0]) for text in real.split("), ")]
+        assert medians == pytest.approx([*map(float, queue.split(", "))], abs=0.35)
+    evicted = {key: row["evicted in 10 tries"] for key, row in rows.items()}
+    large = 1, 2, "64 MiB", "for all"
+    assert evicted[large] == "0: 10, 2: 10"
+    assert rows[large]["fixed shares: evicted"] == "0: 2, 2: 2"
+    assert rows[large]["one queue: evicted"] == "0: 2, 1: 2, 2: 2, 3: 2"
+    assert evicted[1, 2, "1 MiB", "of each connection"] == "none"
 
 
 def test_a_broker_of_0_10_2_that_halts_hangs_and_zookeeper_believes_it_alive():

@@ -18,5 +18,6 @@ the engine and compares. Real is what was seen: nothing of it is edited.
     many.py      many topics of a cluster moved at one time
     reassigned.py   the losses after a reassignment, ten tries each
     advice.py    what notebooks advise, ten tries each
+    linked.py    fetcher threads and followers that share a link
     Ask.java     asks a controller for other replicas, or for the level of a feature
 """

@@ -189,7 +189,7 @@ class Many:
                 if disks and (cluster.home(n) / "data" / f"{topic}-{number}").exists()
             }
             at_s = round(time.time() - cluster.began, 1)
-            self.tries[topic].moments.append(_moment(name, at_s, stored, held))
+            self.tries[topic].moments.append(moment(name, at_s, stored, held))
         self.note(f"looked: {name}")
 
     def changes(self, groups: Iterable[Group]) -> None:
@@ -199,7 +199,7 @@ class Many:
         for ts_ms, (topic, number), stored in rows:
             if places.get(topic) == number:
                 at_s = round(ts_ms / 1000 - self.cluster.began, 3)
-                self.tries[topic].moments.append(_moment("stored", at_s, stored, {}))
+                self.tries[topic].moments.append(moment("stored", at_s, stored, {}))
 
     def finish(self, groups: Iterable[Group]) -> None:
         """What is lost, of what was acknowledged, when all has settled; and the lines about it."""
@@ -229,7 +229,7 @@ class Many:
                           list(self.tries.values()))  # fmt: skip
 
 
-def _moment(name: str, at_s: float, stored: Stored, held: dict[int, int]) -> TopicMoment:
+def moment(name: str, at_s: float, stored: Stored, held: dict[int, int]) -> TopicMoment:
     return TopicMoment(name, at_s, stored.replicas, stored.adding, stored.leader,
                        stored.leader_epoch, stored.isr, stored.elr, held)  # fmt: skip
 

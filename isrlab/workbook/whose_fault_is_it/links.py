@@ -1,0 +1,133 @@
+"""Fetcher threads and followers on one link: real brokers beside two ways to model it.
+
+`tools/record/linked.py` made the recordings. In the model a link is either one queue, in which a
+response waits for all of the one before (`leader_bytes_per_s`), or a fixed share for each thread
+that has a backlog (`neighbours.sharing`).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isrlab import fleet
+from isrlab.events import exact
+from isrlab.fleet.config import FleetConfig
+from isrlab.world.reassigned import ADVICE, ClusterRun, TopicTry, sessions
+
+RATE, SMALL_BYTES, LARGE_BYTES = 4_000_000, 1_000, 20_000  # of the link; of the records
+BEGIN_S, PARTITIONS = 5, 4
+WAYS = "one queue", "fixed shares"
+
+
+def rows(seeds: int = 10) -> list[dict[str, object]]:
+    """A row for each situation: real tries, and as many seeds of both models.
+
+    Of real times the median, the shortest and the longest; evictions by partition, in all tries.
+    """
+    return [_row(run, seeds) for run in sessions(ADVICE) if "link" in run.settings]
+
+
+def _row(run: ClusterRun, seeds: int) -> dict[str, object]:
+    tries = [[t for t in run.tries if t.partition == p] for p in range(PARTITIONS)]
+    backlogs = [mb for each in tries if (mb := _megabytes(each[0]))]
+    times = [sorted(_copied_s(run, t) for t in each) for each in tries[: len(backlogs)]]
+    left = Counter({p: sum(_left(run, t) for t in each) for p, each in enumerate(tries)})
+    sizes = int(run.settings.get("replica.fetch.max.bytes", 2**20)) // 2**20
+    row: dict[str, object] = {
+        "followers": len(run.brokers) - 1,
+        "threads": int(run.settings["num.replica.fetchers"]),
+        "4 MB/s": run.settings["link"].split(", ")[1].replace("shared", "for all"),
+        "fetch.max": f"{sizes} MiB",
+        "backlogs (MB)": _and(backlogs),
+        "real: copied (s)": _and(f"{np.median(s):.1f} ({s[0]:.1f} to {s[-1]:.1f})" for s in times),
+        f"evicted in {len(tries[0])} tries": _counts(left),
+    }
+    for way in WAYS:
+        copied_s, left = _simulated(run, backlogs, way, seeds)
+        row[f"{way}: copied (s)"] = _and(f"{s:.1f}" for s in copied_s)
+        row[f"{way}: evicted"] = _counts(left)
+    return row
+
+
+def _and(values: Iterable[object]) -> str:
+    return ", ".join(map(str, values))
+
+
+def _counts(left: Counter[int]) -> str:
+    """By partition, such as "0: 10, 2: 10"."""
+    return _and(f"{partition}: {n}" for partition, n in sorted(left.items()) if n) or "none"
+
+
+def _megabytes(each: TopicTry) -> int:
+    return max((round(max(m.held.values()) / 1e6) for m in each.moments if m.held), default=0)
+
+
+def _copied_s(run: ClusterRun, each: TopicTry) -> float:
+    """From the backlog until all followers had it, to a quarter of a second."""
+    begin_s = _begin_s(run, each)
+    looks = [m for m in each.moments if m.name == "bytes" and m.at_s > begin_s]
+    late = [m.at_s for m in looks if min(m.held.values()) < max(m.held.values()) - LARGE_BYTES]
+    return max(late, default=begin_s) - begin_s
+
+
+def _begin_s(run: ClusterRun, each: TopicTry) -> float:
+    return next(at for at, text in run.timeline if text.startswith(f"{each.topic}: backlogs"))
+
+
+def _left(run: ClusterRun, each: TopicTry) -> int:
+    """How many followers left the ISR after that."""
+    begin_s = _begin_s(run, each)
+    members = [set(m.isr) for m in each.moments if m.name == "stored" and m.at_s > begin_s]
+    return sum(any(follower not in isr for isr in members) for follower in run.brokers[1:])
+
+
+def _simulated(
+    run: ClusterRun, backlogs: Sequence[int], way: str, seeds: int
+) -> tuple[list[float], Counter[int]]:
+    """The same of a fleet: times of its first seed, which decides only when ISRs are checked, and
+    evictions by partition."""
+    threads, ids = int(run.settings["num.replica.fetchers"]), ",".join(map(str, run.brokers))
+    busy = min(threads, len(backlogs)) * (len(run.brokers) - 1)
+    link: dict[str, Any] = {"follower_bytes_per_s": RATE // busy}
+    if "each" in run.settings["link"]:
+        link = {"follower_bytes_per_s": RATE}
+    elif way == "one queue":
+        link = {"follower_bytes_per_s": 10**12, "leader_bytes_per_s": RATE}
+    limits = ("replica.fetch.max.bytes", "replica.fetch.response.max.bytes")
+    link |= {n.replace(".", "_"): int(run.settings[n]) for n in limits if n in run.settings}
+    with tempfile.TemporaryDirectory() as folder:
+        config = FleetConfig(
+            version=run.release, partitions=PARTITIONS, brokers=max(run.brokers),
+            replication_factor=len(run.brokers), assigned=" ".join([ids] * PARTITIONS),
+            minutes=0.5, num_replica_fetchers=threads, fetch_latency_ms=1, follower_spread=0,
+            replica_lag_time_max_ms=int(run.settings["replica.lag.time.max.ms"]), stall_s=0,
+            load="trace", trace_file=str(_trace(Path(folder), backlogs)), **link,
+        )  # fmt: skip
+        traces = [fleet.trace(config, p, sample_ms=20) for p in range(len(backlogs))]
+        fleets = [fleet.simulate_local(config.with_(seed=n)) for n in range(1, seeds + 1)]
+    copied_s = []
+    for each in traces:
+        behind = np.max([*each.lag_records.values()], axis=0) > LARGE_BYTES // SMALL_BYTES
+        copied_s.append(each.ts_ms[behind].max(initial=1000 * BEGIN_S) / 1000 - BEGIN_S)
+    left = {
+        (n, e.key.partition, e.replica) for n, of in enumerate(fleets) for e in exact.evictions(of)
+    }
+    return copied_s, Counter(partition for _, partition, _ in left)
+
+
+def _trace(folder: Path, backlogs: Sequence[int]) -> Path:
+    """A small record every 0.2 s for each partition, and the backlogs, within a second."""
+    lines = ["time_ms,partition,records,bytes"]
+    for partition in range(PARTITIONS):
+        lines += [f"{ms},{partition},1,{SMALL_BYTES}" for ms in range(0, 30_000, 200)]
+    for partition, mb in enumerate(backlogs):
+        lines += [f"{BEGIN_S * 1000 + ms},{partition},{mb},{mb * 1_000}" for ms in range(1000)]
+    path = folder / "load.csv"
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path

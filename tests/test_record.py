@@ -147,18 +147,16 @@ def test_a_throttled_move_takes_a_sixth_longer_than_backlog_and_throttle_say():
 
 
 def test_fetchers_of_real_brokers_share_a_link_as_the_notebook_says():
-    rows = {(r["followers"], r["threads"], r["fetch.max"], r["4 MB/s"]): r for r in links.rows(2)}
-    assert len(rows) == 6
-    for row in rows.values():
+    evicted, names = {}, ("threads", "4 MB/s", "fetch.max", "backlogs (MB)")
+    for row in links.rows(2):
         real, queue = row["real: copied (s)"], row["one queue: copied (s)"]
         medians = [float(text.split(" (")[0]) for text in real.split("), ")]
         assert medians == pytest.approx([*map(float, queue.split(", "))], abs=0.35)
-    evicted = {key: row["evicted in 10 tries"] for key, row in rows.items()}
-    large = 1, 2, "64 MiB", "for all"
-    assert evicted[large] == "0: 10, 2: 10"
-    assert rows[large]["fixed shares: evicted"] == "0: 2, 2: 2"
-    assert rows[large]["one queue: evicted"] == "0: 2, 1: 2, 2: 2, 3: 2"
-    assert evicted[1, 2, "1 MiB", "of each connection"] == "none"
+        key = " ".join(str(row[name]) for name in names)
+        evicted[key] = row["evicted in 10 tries"], row["one queue: evicted"]
+    assert len(evicted) == 6
+    assert evicted["2 for all 64 MiB 40"] == ("0: 10, 2: 10", "0: 2, 1: 2, 2: 2, 3: 2")
+    assert evicted["2 of each connection 1 MiB 22, 11"] == ("none", "none")
 
 
 def test_a_broker_of_0_10_2_that_halts_hangs_and_zookeeper_believes_it_alive():

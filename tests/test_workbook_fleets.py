@@ -333,10 +333,13 @@ def test_the_summary_says_what_each_promise_costs():
     alone = summary["one copy accepts (min/h)"].tolist()
     assert alone[0] == alone[1] > 0 == alone[2] == alone[3]
     assert summary["99.9 % (ms)"].tolist()[0] == 0 < summary["99.9 % (ms)"].tolist()[1]
-    finding = acks.finding(summary)
+    twice = summary.assign(**{"refused/h": 2 * summary["refused/h"]})
+    finding = acks.finding([summary, twice], 0.1)
     assert f"With min ISR 1 the leader alone acknowledges for {alone[1]:.1f} part" in finding
+    assert finding.startswith("Where each broker's fetchers are stalled for 10% of the time, ")
     assert finding.endswith(
-        f"with 2 it refuses {safe:,.0f} attempts instead, with 3 {strict:,.0f}."
+        f"with 2 it refuses {safe:,.0f} to {2 * safe:,.0f} attempts instead, "
+        f"with 3 {strict:,.0f} to {2 * strict:,.0f}."
     )
 
 

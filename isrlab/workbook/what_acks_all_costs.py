@@ -8,7 +8,7 @@ thousands are counted in classes.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import ipywidgets as widgets
 import numpy as np
@@ -205,15 +205,21 @@ def summary(configs: Sequence[FleetConfig]) -> pd.DataFrame:
     return pd.DataFrame(rows).round(1)
 
 
-def finding(table: pd.DataFrame) -> str:
-    """What the loosest, the safe and the strictest setting of `summary` cost, in one sentence."""
-    loose, safe, strict = (table[table["min ISR"] == size].iloc[0] for size in "123")
-    half, rest = (style.duration(loose[f"{name} (ms)"]) for name in ("half", "99.9 %"))
+def finding(tables: Sequence[pd.DataFrame], stalled_share: float) -> str:
+    """What the loosest, the safe and the strictest setting of `summary` cost, over its seeds."""
+
+    def ends(size: str, column: str, word: Callable[[float], str] = "{:,.0f}".format) -> str:
+        values = [t.loc[t["min ISR"] == size, column].iloc[0] for t in tables]
+        texts = dict.fromkeys((word(min(values)), word(max(values))))
+        return " to ".join(texts)
+
+    half, rest = (ends("1", f"{name} (ms)", style.duration) for name in ("half", "99.9 %"))
+    alone = ends("1", "one copy accepts (min/h)", "{:,.1f}".format)
     return (
-        f"Where followers stall now and then, acks=all makes half of the produces wait {half} and "
-        f"1 in 1,000 {rest}. With min ISR 1 the leader alone acknowledges for "
-        f"{loose['one copy accepts (min/h)']:,.1f} partition-minutes an hour; with 2 it refuses "
-        f"{safe['refused/h']:,.0f} attempts instead, with 3 {strict['refused/h']:,.0f}."
+        f"Where each broker's fetchers are stalled for {stalled_share:.0%} of the time, acks=all "
+        f"makes half of the produces wait {half} and 1 in 1,000 {rest} ({len(tables)} seeds). With "
+        f"min ISR 1 the leader alone acknowledges for {alone} partition-minutes an hour; with 2 it "
+        f"refuses {ends('2', 'refused/h')} attempts instead, with 3 {ends('3', 'refused/h')}."
     )
 
 

@@ -19,14 +19,15 @@ from test_metadata_log import INCIDENTS, partition, topic
 from test_metadata_log import log as written_log
 
 from isrlab.__main__ import main
-from isrlab.check import cluster, command, live, restart, risks, stored, what_if
-from isrlab.check.answer import CheckQuestion, answer_of, check_of
+from isrlab.check import cluster, command, live, outcome, risks, stored, what_if
+from isrlab.check.answer import CheckQuestion, ClusterCheck, answer_of
 from isrlab.check.cluster import CheckError
 from isrlab.check.outcome import Shapes
+from isrlab.check.roll import roll
 from isrlab.logs.incidents.exposed import exposures
 from isrlab.logs.reader import read_local
 
-LOW = restart.UNDER_MIN
+LOW = outcome.UNDER_MIN
 HEALTHY = ("1 1,2,3 1,2,3", "2 2,3,1 1,2,3", "3 3,1,2 1,2,3")
 
 
@@ -46,7 +47,7 @@ def text_of(*rows: str, topic: str = "t", configs: str = "min.insync.replicas=2"
 
 def checked(text: str, version: str | None = "4.1", zones: str = "", mode=None, **question):
     state = cluster.with_options(cluster.of_text(text, version), zones=zones, zookeeper=mode)
-    return check_of(state, CheckQuestion(**question))
+    return ClusterCheck(state, CheckQuestion(**question))
 
 
 def reasons(text: str, version: str | None = "4.1") -> dict[int, list[str]]:
@@ -65,15 +66,15 @@ def test_a_healthy_cluster_is_safe():
 @pytest.mark.parametrize(
     ("row", "configs", "blocks"),
     [
-        ("1 1,2,3 1,2", "min.insync.replicas=2", {1: restart.AT_MIN, 2: restart.AT_MIN}),
+        ("1 1,2,3 1,2", "min.insync.replicas=2", {1: outcome.AT_MIN, 2: outcome.AT_MIN}),
         ("1 1,2,3 1,2", "min.insync.replicas=1", {}),
-        ("1 1,2,3 1", "min.insync.replicas=2", {1: restart.ONLY, 2: LOW, 3: LOW}),
+        ("1 1,2,3 1", "min.insync.replicas=2", {1: outcome.ONLY, 2: LOW, 3: LOW}),
         ("1 1,2,3 1 2", "min.insync.replicas=2", {1: LOW, 2: LOW, 3: LOW}),
         ("1 1,2,3 1,2", "min.insync.replicas=3", {1: LOW, 2: LOW, 3: LOW}),
-        ("1 1 1", "min.insync.replicas=1", {1: restart.RF_1}),
-        ("1 1,2 1,2", "min.insync.replicas=2", {1: restart.NO_SPARE, 2: restart.NO_SPARE}),
-        ("1 1,2,3 1", "unclean.leader.election.enable=true", {1: restart.LOSES}),
-        ("none 1,2,3 1", "min.insync.replicas=2", dict.fromkeys((1, 2, 3), restart.LEADERLESS)),
+        ("1 1 1", "min.insync.replicas=1", {1: outcome.RF_1}),
+        ("1 1,2 1,2", "min.insync.replicas=2", {1: outcome.NO_SPARE, 2: outcome.NO_SPARE}),
+        ("1 1,2,3 1", "unclean.leader.election.enable=true", {1: outcome.LOSES}),
+        ("none 1,2,3 1", "min.insync.replicas=2", dict.fromkeys((1, 2, 3), outcome.LEADERLESS)),
     ],
 )
 def test_what_blocks_and_why(row, configs, blocks):
@@ -86,7 +87,7 @@ def test_a_reassignment_that_completes_during_a_restart_blocks():
     text = text_of("1 1,4,2,3 1,2,3 - 4>2,3") + text_of("4 4,1,2 4,1,2", topic="alive")
     text = text.replace("\tElr: \tLastKnownElr: ", "")
     found = {version: reasons(text, version) for version in ("3.7", "3.8")}
-    assert found["3.7"] == {1: [restart.MOVING], 2: [], 3: [], 4: []}
+    assert found["3.7"] == {1: [outcome.MOVING], 2: [], 3: [], 4: []}
     assert not any(found["3.8"].values())
 
 
@@ -104,7 +105,7 @@ def test_the_worse_of_kraft_and_zookeeper_counts_where_a_release_has_both():
     text = text.replace("\tElr: \tLastKnownElr: ", "") + OLD.replace("t\t", "alive\t")
     found = {mode: checked(text, "3.5", mode=mode) for mode in (None, False, True)}
     whys = {mode: check.brokers[1][0].why for mode, check in found.items()}
-    assert whys == {None: restart.LOSES, False: restart.ONLY, True: restart.LOSES}
+    assert whys == {None: outcome.LOSES, False: outcome.ONLY, True: outcome.LOSES}
     read = {mode: [*answer_of(check).rows][-1].text for mode, check in found.items()}
     assert read[None].endswith("Kafka 3.5 by the rules of KRaft and of ZooKeeper (--zookeeper or "
                                "--kraft decides)")  # fmt: skip
@@ -122,8 +123,8 @@ def test_an_eligible_replica_without_its_log_blocks_what_would_elect_it():
     assert exposed == []
     moving = cluster.of_text(text.replace("Isr: 1\t", "Isr: 1\tAdding Replicas: 2\t"
                                           "Removing Replicas: \t"), "4.1")  # fmt: skip
-    check = check_of(moving, CheckQuestion(restart=frozenset({1})))
-    assert [b.why for b in check.asked] == [restart.LOSES] and check.title == "BLOCKED"
+    check = ClusterCheck(moving, CheckQuestion(restart=frozenset({1})))
+    assert [b.why for b in check.asked] == [outcome.LOSES] and check.title == "BLOCKED"
     assert any(row.label == "Lost by" for row in answer_of(check).rows)
 
 
@@ -141,7 +142,7 @@ def test_a_live_replica_out_of_sync_blocks_where_reassignments_are_not_shown():
     old = "Topic:t\tPartitionCount:1\tReplicationFactor:3\tConfigs:min.insync.replicas=1\n"
     old += "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2,3\tIsr: 1,2\n"
     other = old.replace(":t\t", ":u\t").replace(": t\t", ": u\t").replace("Isr: 1,2", "Isr: 1,2,3")
-    assert set(reasons(old + other, "2.3")[1]) == {restart.PERHAPS_MOVING}
+    assert set(reasons(old + other, "2.3")[1]) == {outcome.PERHAPS_MOVING}
     assert reasons(old + other, "2.4") == {1: [], 2: [], 3: []}
 
 
@@ -154,12 +155,12 @@ def test_a_roll_takes_no_more_of_a_partition_than_it_can_spare(seed):
         shown = ",".join(map(str, ids))
         rows.append(f"{ids[0]} {shown} {shown}")
     state = cluster.of_text(text_of(*rows), "4.1")
-    roll = restart.roll(state)
-    assert sorted(b for step in roll.steps for b in step) == sorted(state.racks)
-    assert roll.least_steps <= len(roll.steps)
+    plan = roll(state)
+    assert sorted(b for step in plan.steps for b in step) == sorted(state.racks)
+    assert plan.least_steps <= len(plan.steps)
     always = {p.name for p in state.partitions if len(p.replicas) <= 2}
-    assert roll.refusing == len(always)
-    for step in roll.steps:
+    assert plan.refusing == len(always)
+    for step in plan.steps:
         assert set(Shapes(state).effect(step).refuse) <= always
 
 
@@ -202,7 +203,7 @@ def test_a_plan_may_replace_a_move_that_is_on_its_way():
     state = cluster.of_text(text_of("1 1,2,3,4 1,2 3 4>3", "2 2,3,1 1,2,3"), "4.1")
     plan = {"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2, 3]}]}
     move = what_if.PlannedMove(what_if.plan_of(json.dumps(plan), state))
-    check = check_of(cluster.with_options(state), CheckQuestion(move=move))
+    check = ClusterCheck(cluster.with_options(state), CheckQuestion(move=move))
     [told] = [row.text for row in answer_of(check).rows if row.label == "If moved"]
     assert told.startswith("0 new replicas; --throttle")  # what was being added is given up
 
@@ -242,8 +243,9 @@ OLD = "".join(LINES).replace("\tElr: \tLastKnownElr: ", "")
         ("".join(LINES) + "Error while executing topic command\n", "is not a line of kafka-topics"),
         ("".join(LINES).replace("Isr: 1,2,3", "Isr: 1,2,7"), "impossible for its replicas"),
         ("".join(LINES).replace("Leader: 1", "Leader: 9"), "impossible for its replicas"),
+        (text_of("1 1,2 1,2 - 2>1,2"), "impossible for its replicas"),  # all are removed
         ("".join(LINES) + "".join(LINES), "described twice"),
-        ("".join(LINES).replace("replicas=2", "replicas=two"), "cut, or without a number"),
+        ("".join(LINES).replace("replicas=2", "replicas=two"), "cut, or without a value"),
     ],
 )  # fmt: skip
 def test_a_text_that_is_not_whole_is_refused_in_one_sentence(text, says, tmp_path):
@@ -253,7 +255,7 @@ def test_a_text_that_is_not_whole_is_refused_in_one_sentence(text, says, tmp_pat
     assert result.exit_code == 2 and result.output.startswith("isrlab: ")
     assert result.output.count("\n") == 1
     with pytest.raises(AssertionError if says is None else CheckError, match=says):
-        cluster.of_text(command._text(str(file)))
+        command.read(str(file), None)
 
 
 @pytest.mark.parametrize(
@@ -306,11 +308,12 @@ def may_go(text: str) -> set[int]:
 
 
 @given(clusters(), st.data())
-def test_a_row_that_is_removed_makes_no_answer_safer(text, data):
+def test_a_row_that_is_removed_or_moved_makes_no_answer_safer(text, data):
     lines = text.splitlines(keepends=True)
-    at = data.draw(st.integers(0, len(lines) - 1))
-    assume(lines[at].startswith("\t") or lines[at + 1].startswith("\t"))
-    assert may_go("".join(lines[:at] + lines[at + 1 :])) <= may_go(text)
+    at, to = (data.draw(st.integers(0, len(lines) - 1)) for _ in range(2))
+    row, left = lines[at], lines[:at] + lines[at + 1 :]
+    assert may_go("".join(left)) <= may_go(text)
+    assert may_go("".join([*left[:to], row, *left[to:]])) <= may_go(text)
 
 
 @given(clusters(), st.data())
@@ -350,6 +353,15 @@ def test_a_replica_less_in_sync_makes_no_answer_safer(text, data):
     assert may_go(after) <= may_go(text)
 
 
+@given(st.integers(0, 18), st.sampled_from(["", "x", "."]))
+def test_a_setting_with_an_altered_letter_is_refused(at, other):
+    for setting in ("min.insync.replicas=2", "unclean.leader.election.enable=true"):
+        altered = setting[:at] + other + setting[at + 1 :]
+        assume(altered != setting)
+        with pytest.raises(CheckError, match="cut, or without a value"):
+            cluster.of_text(text_of(*HEALTHY, configs=f"segment.bytes=1,{altered}"))
+
+
 def test_a_new_tool_may_describe_old_brokers():
     text = text_of(*HEALTHY).replace("Elr: \t", "Elr: N/A\t").replace("Elr: \n", "Elr: N/A\n")
     assert checked(text, None).state.versions[0].name == "2.8"
@@ -368,23 +380,23 @@ def test_noise_before_the_text_and_windows_are_read():
 
 def test_a_metadata_log_and_its_settings_are_read():
     path = str(INCIDENTS / "i-392-throttle-left-behind" / "metadata")
-    state, history = stored.of_files(path)
-    assert [v.name for v in state.versions] == ["3.9"] and history == {}  # no eligible replicas
+    state = stored.of_files(path)
+    assert [v.name for v in state.versions] == ["3.9"] and state.past == {}  # no eligible replicas
     assert {p.min_isr for p in state.partitions if p.topic == "orders"} == {2}
     assert "a throttle is set and nothing moves" in risks.risks(state)
 
 
 def test_eligible_replicas_are_exposed_as_by_the_whole_log():
     for path in INCIDENTS.glob("*/metadata"):
-        state, history = stored.of_files(str(path))
-        assert risks.exposures(state, history) == exposures(read_local(path, run="").events)
+        state = stored.of_files(str(path))
+        assert risks.exposures(state) == exposures(read_local(path, run="").events)
 
 
 def test_a_damaged_metadata_log_is_never_safe(tmp_path):
     path = tmp_path / "00000000000000000000.log"
     whole = written_log([topic()], [partition((1, 2, 3))])
     path.write_bytes(whole)
-    with_min = cluster.with_options(stored.of_files(str(tmp_path), "3.9")[0], min_isr=1)
+    with_min = cluster.with_options(stored.of_files(str(tmp_path), "3.9"), min_isr=1)
     assert with_min.unsure == ()
     path.write_bytes(whole[:-7])
     with pytest.raises(CheckError, match="could not be read in full"):
@@ -564,7 +576,9 @@ def test_the_gate_waits_until_a_restart_is_safe(tmp_path, capsys):
     texts = [text_of("1 1,2,3 1,2"), "cut", text_of("1 1,2,3 1,2,3")]
     sources = {"path": str(file), "servers": None, "version": "4.1", "min_isr": None,
                "unclean": None, "zones": "", "zookeeper": None}  # fmt: skip
-    how = dict.fromkeys(("move", "throttle", "size", "produced", "down_s", "load"))
+    how = dict.fromkeys(
+        ("move", "throttle", "size", "produced", "down_s", "load", "config", "limit_s")
+    )
     how |= sources | {"restart": ("1",), "down": (), "ignored": ()}
 
     def ask() -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from isrlab.check import cluster, restart
+from isrlab.check import cluster
 from isrlab.check.outcome import Shapes
 
 FILES = sorted((Path(__file__).parent.parent / "data" / "check").glob("*.jsonl.xz"))
@@ -42,7 +42,7 @@ def test_exactly_the_predicted_partitions_refused_a_record_with_acks_all():
 def test_nothing_refused_that_did_not_before_where_a_broker_was_called_safe():
     safe, blocking = 0, 0
     for _, stop, before in stops():
-        (blocks,) = restart.blocks_of(Shapes(before), [frozenset({stop["broker"]})])
+        (blocks,) = Shapes(before).blocks([frozenset({stop["broker"]})])
         refused_before = set(Shapes(before).effect().refuse)
         if blocks:
             blocking += 1

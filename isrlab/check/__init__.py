@@ -1,4 +1,4 @@
 """What a restart, a failure or a reassignment would do to a cluster (`python -m isrlab check`).
 
-A text, a metadata log or a live cluster becomes a `cluster.ClusterState` for `answer.check_of`.
+A text, a metadata log or a live cluster becomes a `ClusterState` for a `ClusterCheck`.
 """

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from math import isinf
 from operator import attrgetter
 from typing import Any
 
-from isrlab.check import restart, risks, what_if
+from isrlab.check import risks, what_if
 from isrlab.check.cluster import ClusterState
-from isrlab.check.outcome import Effect, Shapes
-from isrlab.check.restart import BlockingPartition
-from isrlab.events.exact import Key
+from isrlab.check.outcome import BlockingPartition, Effect, Shapes
+from isrlab.check.roll import Roll, roll
 from isrlab.events.wording import counted, duration, printable
 from isrlab.logs.incidents import exposed
 from isrlab.logs.incidents.answer import AnswerRow, LogAnswer
-from isrlab.logs.incidents.exposed import Exposure, StoredPartition
 from isrlab.placement.pace import catch_up_s
 
 ALL_WELL, WRONG, NOT_KNOWN = 0, 1, 2  # exit status, as of `logs`
@@ -39,28 +37,32 @@ class CheckQuestion:
     load: float | None = None
 
 
-@dataclass(frozen=True)
 class ClusterCheck:
     """The results: what blocks the given restart, each live broker, and each zone; which partitions
     refuse acks=all now, and their leaders; the effect of the failure."""
 
-    state: ClusterState
-    question: CheckQuestion
-    asked: list[BlockingPartition]
-    brokers: dict[int, list[BlockingPartition]]
-    zones: dict[str, list[BlockingPartition]]
-    refusing: dict[str, int]
-    exposures: list[Exposure]
-    risks: dict[str, list[str]]
-    roll: restart.Roll
-    down: Effect | None
+    def __init__(self, state: ClusterState, question: CheckQuestion) -> None:
+        def is_ignored(topic: str) -> bool:
+            return any(fnmatchcase(topic, name) for name in question.ignored)
+
+        ignored = {topic for topic in {p.topic for p in state.partitions} if is_ignored(topic)}
+        kept = [p for p in state.partitions if p.topic not in ignored]
+        self.state, self.question = replace(state, partitions=kept), question
+        self.exposures, self.risks = risks.exposures(self.state), risks.risks(self.state)
+        doubtful = {e.key[1:] for e in self.exposures if e.why in ("came back", "being added")}
+        shapes, up, zones = Shapes(self.state, doubtful), sorted(state.alive), state.zones
+        groups = [question.restart, *(frozenset({b}) for b in up), *zones.values()]
+        self.asked, *blocks = shapes.blocks(groups)
+        self.brokers = dict(zip(up, blocks, strict=False))
+        self.zones = dict(zip(zones, blocks[len(up) :], strict=True))
+        self.refusing, self.roll = shapes.effect().refuse, roll(self.state)
+        self.down = shapes.effect(question.down, False) if question.down else None
 
     @property
     def status(self) -> int:
         blocked = any(self.brokers.values()) or not self.brokers
-        wrong = self.asked or (not self.question.restart and (
-            blocked or self.refusing or self.exposures
-        ))  # fmt: skip
+        is_bad = blocked or self.refusing or self.exposures
+        wrong = self.asked or (is_bad and not self.question.restart)
         return WRONG if wrong else NOT_KNOWN if self.state.unsure else ALL_WELL
 
     @property
@@ -84,26 +86,6 @@ class ClusterCheck:
         which = f": {_ids(free)}" * bool(free)
         of = f"Of {counted(total, 'broker')} {len(free) or 'none'} may go down {now}{which}."
         return of if total else "No broker is up."
-
-
-def check_of(
-    state: ClusterState,
-    question: CheckQuestion,
-    history: Mapping[Key, StoredPartition] | None = None,
-) -> ClusterCheck:
-    """The results of a question about a state."""
-    ignored = question.ignored
-    kept = [p for p in state.partitions if not any(fnmatchcase(p.topic, name) for name in ignored)]
-    state = replace(state, partitions=kept)
-    shapes, known, zones = Shapes(state), risks.exposures(state, history), state.zones
-    groups = [question.restart, *(frozenset({b}) for b in sorted(state.alive)), *zones.values()]
-    asked, *others = restart.blocks_of(shapes, groups, known)
-    blocks = iter(others)
-    return ClusterCheck(
-        state, question, asked, {b: next(blocks) for b in sorted(state.alive)},
-        {zone: next(blocks) for zone in zones}, shapes.effect().refuse, known, risks.risks(state),
-        restart.roll(state), shapes.effect(question.down, False) if question.down else None,
-    )  # fmt: skip
 
 
 def answer_of(check: ClusterCheck) -> LogAnswer:
@@ -155,7 +137,7 @@ def _why(blocks: Sequence[BlockingPartition]) -> str:
     return text + f" and {len(blocks) - 1:,} more" * (len(blocks) > 1)
 
 
-def _roll(roll: restart.Roll) -> str:
+def _roll(roll: Roll) -> str:
     best = "no order has fewer" if len(roll.steps) == roll.least_steps else "the shorter of two"
     steps = "; ".join(map(_ids, roll.steps[:8])) + "; ..." * (len(roll.steps) > 8)
     always = f". {counted(roll.refusing, 'partition')} can spare no replica in any step"

@@ -40,7 +40,8 @@ class CheckError(ValueError):
 @dataclass(frozen=True)
 class ClusterState:
     """`racks`: the rack of every known broker, "" without one. `alive`: not dead, fenced or
-    shutting down. `versions`: the rules that may apply, one if the release is known."""
+    shutting down. `versions`: the rules that may apply, one if the release is known. `past`: by
+    partition, the emptied replicas and whether its creation was read, for `exposed`."""
 
     source: str
     partitions: list[DescribedPartition]
@@ -48,6 +49,7 @@ class ClusterState:
     alive: frozenset[int]
     versions: tuple[KafkaVersion, ...]
     settings: dict[tuple[str, str], str] = field(default_factory=dict)  # by topic or broker, name
+    past: dict[tuple[str, int], tuple[set[int], bool]] = field(default_factory=dict)
     has_elr: bool = False  # the feature is on, or some ELR is not empty
     shows_moves: bool = True
     is_kraft: bool | None = None  # None: the source does not show it
@@ -82,6 +84,11 @@ class ClusterState:
         return self.require(brokers)
 
 
+def brokers_of(partitions: Iterable[DescribedPartition]) -> dict[int, str]:
+    """The brokers that partitions name, without racks."""
+    return dict.fromkeys(sorted({b for p in partitions for b in (*p.replicas, *p.elr)}), "")
+
+
 def decoded(data: bytes) -> str:
     """Text in the encoding in which it was redirected."""
     is_wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")  # as PowerShell does
@@ -114,9 +121,8 @@ def of_text(text: str, version: str | None = None) -> ClusterState:
     unsure = "the text has no line of a topic, so partitions may be missing: describe without "
     unsure += "--under-replicated-partitions and similar options"
     return ClusterState(
-        "kafka-topics --describe", partitions,
-        dict.fromkeys(sorted({b for p in partitions for b in (*p.replicas, *p.elr)}), ""),
-        in_sync, versions, has_elr=has_elr, shows_moves=versions[0].first >= SHOWS_MOVES,
+        "kafka-topics --describe", partitions, brokers_of(partitions), in_sync, versions,
+        has_elr=has_elr, shows_moves=versions[0].first >= SHOWS_MOVES,
         is_kraft=has_elr or None, unsure=() if topics else (unsure,),
         unseen="brokers without a replica, topics that are not in the text, throttles"
         + ", whether eligible leader replicas are on" * (not has_elr),
@@ -132,7 +138,9 @@ def _missing(text: str, description: TopicsDescription) -> Iterator[str]:
     if not text.endswith("\n"):
         yield "the text ends within a line: its last line may be cut"
     counts, topics = Counter(p.topic for p in description.partitions), description.topics
-    for topic, number, *_ in description.partitions:
+    for topic, number, *_, least, unclean in description.partitions:
+        if topic in topics and (least, unclean) != topics[topic][1:3]:
+            yield f"topic {topic!r} has a partition before its own line: lines are out of order"
         if number >= counts[topic]:
             count = counted(counts[topic], "partition")
             yield f"topic {topic!r} has a partition {number}, but only {count} in the text"
@@ -190,13 +198,10 @@ def with_options(
     if not versions:
         raise CheckError("Kafka 4 has no ZooKeeper")
     default = any(v.unclean_leader_election_enable for v in versions)
-    partitions = []
-    for p in state.partitions:
-        set_unclean = default if p.unclean is None else p.unclean
-        partitions.append(p._replace(
-            min_isr=min_isr if p.min_isr is None else p.min_isr,
-            unclean=set_unclean if unclean is None else unclean,
-        ))  # fmt: skip
+    partitions = [p._replace(
+        min_isr=min_isr if p.min_isr is None else p.min_isr,
+        unclean=unclean if unclean is not None else default if p.unclean is None else p.unclean,
+    ) for p in state.partitions]  # fmt: skip
     try:
         racks = racks_of(zones, set(state.racks)) if zones else state.racks
     except ValueError as error:

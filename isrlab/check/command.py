@@ -15,44 +15,40 @@ from typing import Any
 import click
 
 from isrlab.check import cluster, live, stored, what_if
-from isrlab.check.answer import ALL_WELL, NOT_KNOWN, CheckQuestion, answer_of, as_dict, check_of
+from isrlab.check.answer import ALL_WELL, NOT_KNOWN, CheckQuestion, ClusterCheck, answer_of, as_dict
 from isrlab.check.cluster import CheckError, ClusterState
-from isrlab.events.exact import Key
 from isrlab.logs.incidents import terminal
-from isrlab.logs.incidents.exposed import StoredPartition
 from isrlab.logs.reader.metadata.records import is_metadata
+from isrlab.logs.reader.packed import is_archive, kind_of
 
 UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
-PACKED = (".gz", ".xz", ".bz2", ".zip", ".tar", ".tgz", ".zst", ".lz4")
+SOURCE = ("path", "servers", "version", "config", "limit_s")  # options, by what they are for
+ADDED, SIZES = ("min_isr", "unclean", "zookeeper", "zones"), ("throttle", "size", "produced")
 
 
 def read(
     path: str | None, servers: str | None, version: str | None = None, **client: Any
-) -> tuple[ClusterState, Mapping[Key, StoredPartition] | None]:
-    """The state, and its history if a metadata log shows it. Raises CheckError."""
+) -> ClusterState:
+    """The state that one of these shows. Raises CheckError."""
     if (path is None) == (servers is None):
         raise CheckError("name one source: a file of kafka-topics --describe, a metadata log, or "
                          "--bootstrap-server")  # fmt: skip
     if path is None:
-        return live.of_cluster(str(servers), version=version, **client), None
-    file = Path(path)
-    if path != "-" and not file.exists():
-        raise CheckError(f"{path} does not exist")
-    if path != "-" and (
-        file.is_dir() or file.name.endswith(PACKED) or is_metadata(file.read_bytes()[:65_536])
-    ):
+        return live.of_cluster(str(servers), version=version, **client)
+    data = b"" if Path(path).is_dir() else _bytes(path)
+    if path != "-" and (not data or is_metadata(data) or kind_of(data) or is_archive(data)):
         return stored.of_files(path, version)
-    return cluster.of_text(_text(path), version), None
+    return cluster.of_text(cluster.decoded(data), version)
 
 
-def _text(path: str) -> str:
+def _bytes(path: str) -> bytes:
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
-        raise CheckError(error) from None
-    if not (text := cluster.decoded(data)).strip():
+        raise CheckError(f"{path}: {error.strerror}") from None
+    if not data.strip():
         raise CheckError(f"{'the standard input' if path == '-' else path} is empty")
-    return text
+    return data
 
 
 def bytes_of(text: str | None, option: str) -> float:
@@ -66,19 +62,15 @@ def bytes_of(text: str | None, option: str) -> float:
 def tell(options: Mapping[str, Any], as_json: bool, watched: bool) -> int:
     """Print the answer for these options, and return the exit status. Raises CheckError."""
     how = dict(options)
-    added = {name: how.pop(name) for name in ("min_isr", "unclean", "zookeeper", "zones")}
+    source, added = ({name: how.pop(name) for name in names} for names in (SOURCE, ADDED))
     if added["zones"] and "=" not in added["zones"]:
-        added["zones"] = _text(added["zones"])
-    source = {
-        n: how.pop(n) for n in ("path", "servers", "version", "config", "limit_s") if n in how
-    }
-    state, history = read(**source)
-    state = cluster.with_options(state, **added)
-    sizes = [bytes_of(how.pop(name), name) for name in ("throttle", "size", "produced")]
+        added["zones"] = cluster.decoded(_bytes(added["zones"]))
+    state = cluster.with_options(read(**source), **added)
+    sizes = [bytes_of(how.pop(name), name) for name in SIZES]
     if plan := how.pop("move"):
-        how["move"] = what_if.PlannedMove(what_if.plan_of(_text(str(plan)), state), *sizes)
+        how["move"] = what_if.PlannedMove(what_if.plan_of(_bytes(str(plan)), state), *sizes)
     how |= {name: state.chosen(how[name]) for name in ("restart", "down")}
-    check = check_of(state, CheckQuestion(**how), history)
+    check = ClusterCheck(state, CheckQuestion(**how))
     lines = [*terminal.first_lines(answer_of(check), shutil.get_terminal_size((120, 24)).columns)]
     if as_json:
         lines = [json.dumps(as_dict(check), indent=None if watched else 1)]

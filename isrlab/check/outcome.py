@@ -6,13 +6,18 @@ a large cluster have a few dozen. All brokers that go down are marked as leaving
 removed, as when a whole zone fails. A reassignment may complete while they are down and remove more
 replicas from the ISR: its new replicas join, and the worse state counts.
 
+A partition blocks a broker if, once that has shut down cleanly, it has no leader, refuses acks=all,
+loses records to an unclean or doubtful election, or would refuse acks=all if a reassignment
+completes in the meantime. A partition that already refuses writes blocks all its replicas: stopping
+one in sync makes it worse, and the others must catch up.
+
 Left out: disks that fail, and records that a broker loses with its page cache.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection
+from collections import Counter, defaultdict
+from collections.abc import Collection, Container, Iterable
 from typing import NamedTuple
 
 from isrlab.check.cluster import NO_LEADER, ClusterState
@@ -23,18 +28,33 @@ from isrlab.engine.partition import Controller, PartitionState
 from isrlab.engine.versions import KafkaVersion
 from isrlab.placement.describe import DescribedPartition
 
-Places = tuple[int, ...]  # positions of brokers in the list of replicas, and after it
+RF_1, NO_SPARE = "it is the only replica", "min ISR equals the number of replicas"
+LOSES, LEADERLESS = "records would be lost", "it has no leader already"
+ONLY, UNDER_MIN, AT_MIN = "no other replica may lead", "already under min ISR", "at min ISR"
+MOVING = "a reassignment is in progress"
+PERHAPS_MOVING = "a replica on a live broker is out of sync: perhaps a reassignment"
+WORST_FIRST = (LOSES, LEADERLESS, ONLY, UNDER_MIN, AT_MIN, MOVING, PERHAPS_MOVING, NO_SPARE, RF_1)
 
 
 class StopOutcome(NamedTuple):
-    """The state after brokers went down; `leader` is a position. `writes`: acks=all is accepted,
-    `later_writes`: also if a reassignment completes; `loses`: the leader was elected uncleanly."""
+    """The state after brokers went down; `leader` is a position. `loses`: it was elected uncleanly;
+    `writes`: acks=all is accepted, `later_writes`: also if a reassignment completes; `why` that
+    blocks a restart, "" if it does not."""
 
+    loses: bool
     leader: int
-    isr_size: int
     writes: bool
     later_writes: bool
-    loses: bool
+    isr_size: int
+    why: str = ""
+
+
+class BlockingPartition(NamedTuple):
+    """A partition that keeps brokers from going down. `refuses`: it would refuse acks=all."""
+
+    partition: DescribedPartition
+    why: str
+    refuses: bool
 
 
 class Effect(NamedTuple):
@@ -47,42 +67,49 @@ class Effect(NamedTuple):
     lose: list[str]
 
 
-class Shape(NamedTuple):
-    """Everything that determines the outcome in a release."""
-
-    replicas: int
-    lists: tuple[Places, ...]  # ISR, ELR, last known ELR, adding, removing, dead
-    leader: int
-    min_isr: int
-    unclean: bool
-    of_first: int  # replicas of partition 0
+Played = dict[tuple[tuple[int, ...], bool], StopOutcome]  # by the positions that go down, and how
 
 
 class Shapes:
-    """The shape of each partition of a cluster, and its outcomes, each computed once."""
+    """The shape of each partition of a cluster, and its outcomes, each computed once.
 
-    def __init__(self, state: ClusterState) -> None:
-        self.state = state
+    `doubtful`: partitions with an eligible replica that may lack records."""
+
+    def __init__(self, state: ClusterState, doubtful: Container[tuple[str, int]] = ()) -> None:
+        self.state, self._doubtful = state, doubtful
         self._firsts = {p.topic: len(p.replicas) for p in state.partitions if p.number == 0}
-        self._played: dict[Shape, dict[tuple[Places, bool], StopOutcome]] = {}
+        self._played: dict[tuple[object, ...], Played] = {}
         self._shapes = {p[:2]: self._shape(p) for p in state.partitions}
+
+    def _shape(self, p: DescribedPartition) -> tuple[dict[int, int], Played]:
+        """The position of each broker, and the known outcomes of this shape."""
+        brokers = dict.fromkeys((*p.replicas, *p.elr, *p.last_known_elr))
+        place = {b: n for n, b in enumerate(brokers)}
+        dead = [b for b in place if b not in self.state.alive]
+        lists = (p.isr, p.elr, p.last_known_elr, p.adding, p.removing, dead)
+        places = [tuple([place[b] for b in ids]) if ids else () for ids in lists]
+        shape = (len(p.replicas), place.get(p.leader), p.min_isr, p.unclean,
+                 self._firsts.get(p.topic), p[:2] in self._doubtful, *places)  # fmt: skip
+        return place, self._played.setdefault(shape, {})
 
     def outcome(
         self, p: DescribedPartition, down: Collection[int] = (), is_stop: bool = True
     ) -> StopOutcome:
         """The worst outcome in any version; `is_stop`: a controlled shutdown, not a failure."""
-        shape, place, played = self._shapes[p[:2]]
+        place, played = self._shapes[p[:2]]
         case = tuple([n for b, n in place.items() if b in down]), is_stop
         if case not in played:
-            played[case] = min(
-                (_play(shape, version, *case) for version in self.state.versions),
-                key=lambda o: (not o.loses, o.leader >= 0, o.writes, o.later_writes),
+            gone = [b for b in place if b in down]
+            each = [self._play(p, version, gone, is_stop) for version in self.state.versions]
+            worst = min(each, key=lambda o: (not o.loses, o.leader >= 0, *o[2:4]))
+            played[case] = worst._replace(
+                leader=place.get(worst.leader, NO_LEADER), why=self._why(p, worst, gone)
             )
         return played[case]
 
     def leader(self, p: DescribedPartition, after: StopOutcome) -> int:
         """The broker that leads afterwards."""
-        return NO_LEADER if after.leader < 0 else [*self._shapes[p[:2]][1]][after.leader]
+        return NO_LEADER if after.leader < 0 else [*self._shapes[p[:2]][0]][after.leader]
 
     def effect(self, down: Collection[int] = (), is_stop: bool = True) -> Effect:
         """The effect on all partitions if these brokers go down together."""
@@ -98,47 +125,63 @@ class Shapes:
             effect.lose.extend([p.name] * after.loses)
         return effect
 
-    def _shape(
-        self, p: DescribedPartition
-    ) -> tuple[Shape, dict[int, int], dict[tuple[Places, bool], StopOutcome]]:
-        """Its shape, the position of each broker, and the known outcomes of this shape."""
-        everyone = dict.fromkeys((*p.replicas, *p.elr, *p.last_known_elr))
-        place = {b: n for n, b in enumerate(everyone)}
-        dead = [b for b in place if b not in self.state.alive]
-        lists = (p.isr, p.elr, p.last_known_elr, p.adding, p.removing, dead)
-        places = tuple([tuple([place[b] for b in ids]) if ids else () for ids in lists])
-        copies, leader = len(p.replicas), place.get(p.leader, NO_LEADER)
-        numbers = p.min_isr or 1, bool(p.unclean), self._firsts.get(p.topic, copies)
-        shape = Shape(copies, places, leader, *numbers)
-        return shape, place, self._played.setdefault(shape, {})
+    def blocks(self, groups: Iterable[frozenset[int]]) -> list[list[BlockingPartition]]:
+        """For each group of brokers, the partitions that block a common restart, worst first."""
+        members = [*groups]
+        blocks: list[list[BlockingPartition]] = [[] for _ in members]
+        of_broker: dict[int, list[int]] = defaultdict(list)
+        for number, group in enumerate(members):
+            for broker in group:
+                of_broker[broker].append(number)
+        for p in self.state.partitions:
+            for number in {number for b in p.replicas for number in of_broker[b]}:
+                after = self.outcome(p, members[number])
+                if after.why:
+                    blocks[number].append(BlockingPartition(p, after.why, not after.writes))
+        for each in blocks:
+            each.sort(key=lambda block: WORST_FIRST.index(block.why))
+        return blocks
 
-
-def _play(shape: Shape, version: KafkaVersion, down: Places, is_stop: bool) -> StopOutcome:
-    after = before = _controller(shape, version, down)
-    for broker in down:
+    def _play(
+        self, p: DescribedPartition, version: KafkaVersion, down: list[int], is_stop: bool
+    ) -> StopOutcome:
+        settings = Settings.of(version, min_insync_replicas=p.min_isr or 1,
+                               unclean_leader_election_enable=bool(p.unclean))  # fmt: skip
+        stored = PartitionState(p.replicas, p.leader, p.isr, 0, 0, p.elr, p.last_known_elr, False,
+                                p.adding, p.removing)  # fmt: skip
+        up = (b for b in self._shapes[p[:2]][0] if b in self.state.alive)
+        alive = tuple(BrokerInfo(b, 1, b not in down) for b in up)
+        after = Controller(version, settings, stored, alive, self._firsts.get(p.topic))
         try:
-            if version.kraft:
-                after = kraft.lose(after, broker)
-            else:
-                after = zookeeper.shut_down(after, broker) if is_stop else after
-                after = zookeeper.lose(after, broker)
+            for broker in down:
+                if version.kraft:
+                    after = kraft.lose(after, broker)
+                else:
+                    after = zookeeper.shut_down(after, broker) if is_stop else after
+                    after = zookeeper.lose(after, broker)
+            writes = _writes(after)
+            later = writes and (not p.adding or _writes(_completed(after)))
         except kraft.NoReplicaError:
-            return StopOutcome(NO_LEADER, len(after.isr), False, False, False)
-    clean = (NO_LEADER, before.leader, *before.isr, *before.state.elr)
-    writes = _writes(after)
-    later = writes and (not before.state.adding or _writes(_completed(after)))
-    return StopOutcome(after.leader, len(after.isr), writes, later, after.leader not in clean)
+            return StopOutcome(False, NO_LEADER, False, False, len(after.isr))
+        is_doubtful = p[:2] in self._doubtful and bool(p.isr) and {*p.isr} <= {*down}
+        is_clean = after.leader in (NO_LEADER, p.leader, *p.isr, *p.elr)
+        return StopOutcome(is_doubtful or not is_clean, after.leader, writes, later, len(after.isr))
 
-
-def _controller(shape: Shape, version: KafkaVersion, down: Places) -> Controller:
-    isr, elr, last, adding, removing, dead = shape.lists
-    replicas = tuple(range(shape.replicas))
-    settings = Settings.of(version, min_insync_replicas=max(1, shape.min_isr),
-                           unclean_leader_election_enable=shape.unclean)  # fmt: skip
-    stored = PartitionState(replicas, shape.leader, isr, 0, 0, elr, last, False, adding, removing)
-    up = sorted({*replicas, *elr, *last} - {*dead})
-    alive = tuple(BrokerInfo(b, 1, b not in down) for b in up)
-    return Controller(version, settings, stored, alive, shape.of_first)
+    def _why(self, p: DescribedPartition, after: StopOutcome, down: list[int]) -> str:
+        """Why the partition blocks these brokers, "" if it does not."""
+        may_move = not (self.state.shows_moves or {*down}.isdisjoint(p.isr)) and any(
+            b in self.state.alive for b in p.replicas if b not in p.isr
+        )
+        if after.later_writes and not (after.loses or may_move):
+            return ""
+        copies = len(p.replicas)
+        reasons = (
+            (after.loses, LOSES), (p.leader == NO_LEADER, LEADERLESS), (copies == 1, RF_1),
+            (most_demanded(self.state, p.min_isr or 1, copies) >= copies == len(p.isr), NO_SPARE),
+            (after.later_writes, PERHAPS_MOVING), (after.writes, MOVING),
+            (after.leader == NO_LEADER, ONLY), (down and self.outcome(p).writes, AT_MIN),
+        )  # fmt: skip
+        return next((why for holds, why in reasons if holds), UNDER_MIN)
 
 
 def _completed(controller: Controller) -> Controller:

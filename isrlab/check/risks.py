@@ -14,17 +14,17 @@ from isrlab.logs.reader.metadata.log import ELR, MIN_ISR
 RATE = ".replication.throttled.rate"
 
 
-def exposures(
-    state: ClusterState, history: Mapping[Key, StoredPartition] | None = None
-) -> list[Exposure]:
-    """The losses that a few failures would cause, nearest first; `history`: of a metadata log."""
+def exposures(state: ClusterState) -> list[Exposure]:
+    """The losses that a few failures would cause, nearest first."""
     known, settings = dict[Key, StoredPartition](), dict(state.settings)
     settings |= {("cluster", ELR): "1"} if state.has_elr else {}
     heeds = any(not v.kraft or v.kraft_elects_uncleanly for v in state.versions)
     for p in state.partitions:
-        key = Key("", p.topic, p.number)
-        now = StoredPartition(-1, p.leader, p.isr, p.replicas, p.adding, p.elr)
-        known[key] = (history or {}).get(key, now)
+        past = state.past.get(p[:2], (set(), False))
+        known[Key("", p.topic, p.number)] = StoredPartition(
+            -1, p.leader, p.isr, p.replicas, p.adding, p.elr, *past
+        )
+    for p in {p.topic: p for p in state.partitions}.values():
         settings[p.topic, UNCLEAN] = "true" if p.unclean and heeds else "false"
         settings |= {(p.topic, MIN_ISR): str(p.min_isr)} if p.min_isr else {}
     return ranked(known, settings)

@@ -1,4 +1,4 @@
-"""The state of a cluster at the end of its metadata log or in a snapshot, and its history.
+"""The state of a cluster at the end of its metadata log or in a snapshot, and its past.
 
 The log has every broker's registration (rack, the metadata versions that its release knows), the
 state of each partition, topic settings and those of the whole cluster; it has nothing from a
@@ -8,87 +8,93 @@ broker's own file. Source: RegisterBrokerRecord.json, MetadataVersion.java 4.4.0
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Iterator
 
-from isrlab.check.cluster import CheckError, ClusterState, possible_versions
+from isrlab.check.cluster import CheckError, ClusterState, brokers_of, possible_versions
 from isrlab.engine.versions import GENERATIONS, KafkaVersion
-from isrlab.events.exact import Key
-from isrlab.events.statements import statement
 from isrlab.logs.history.record import clock
-from isrlab.logs.incidents.exposed import UNCLEAN, StoredPartition, stored_in
+from isrlab.logs.incidents.exposed import UNCLEAN
 from isrlab.logs.reader.files import LogDirError, expanded, find
 from isrlab.logs.reader.metadata import files as metadata_files
-from isrlab.logs.reader.metadata.log import ELR, MIN_ISR, TOPIC, MetadataCluster, id_text
+from isrlab.logs.reader.metadata.log import (
+    ELR,
+    MIN_ISR,
+    TOPIC,
+    MetadataCluster,
+    MetadataEvent,
+    PartitionFields,
+    PartitionId,
+    id_text,
+)
 from isrlab.logs.reader.packed import UnpackedFiles
-from isrlab.placement.describe import DescribedPartition
+from isrlab.placement.describe import DescribedPartition, settings_of
 
 NEWEST = (  # the highest metadata version of each release
     (2, "3.1"), (3, "3.2"), (7, "3.3"), (8, "3.4"), (11, "3.5"), (14, "3.6"), (19, "3.7"),
     (20, "3.8"), (21, "3.9"), (25, "4.0"), (27, "4.1"), (29, "4.2"), (30, "4.3"), (99, "4.4"),
 )  # fmt: skip
-ALWAYS, SOMETIMES = ("leader", "replicas", "isr"), (
-    "eligibleLeaderReplicas", "lastKnownElr", "addingReplicas", "removingReplicas"
-)  # fmt: skip
+REPLICAS, OWN = ("leader", "replicas", "isr"), (MIN_ISR, UNCLEAN)
+OTHERS = ("eligibleLeaderReplicas", "lastKnownElr", "addingReplicas", "removingReplicas")
 
 
-def of_files(
-    path: str, version: str | None = None
-) -> tuple[ClusterState, dict[Key, StoredPartition]]:
-    """The last state in the files of one metadata log, and the history of each partition that has
-    eligible leader replicas, as `exposed` needs it. Raises CheckError."""
+class LastState(MetadataCluster):
+    """Makes no events. The fields of a partition also keep the past that `exposed` needs."""
+
+    def _changed(self, key: PartitionId, after: PartitionFields) -> Iterator[MetadataEvent]:
+        before, self.partitions[key] = self.partitions.get(key, {}), after
+        gone = {*before.get("replicas", ())}.difference(after.get("replicas", ()))
+        after["emptied"] = gone.union(before.get("emptied", ())).difference(after.get("isr", ()))
+        after["is_whole"] = before.get("is_whole", False) or after["partitionEpoch"] == 0
+        return iter(())
+
+
+def of_files(path: str, version: str | None = None) -> ClusterState:
+    """The last state in the files of one metadata log. Raises CheckError."""
     try:
         with UnpackedFiles() as unpacked:
             sources = metadata_files.metadata_sources(expanded(find(path), unpacked))
             if not sources:
                 raise CheckError(f"{path} holds no metadata log and no snapshot of one")
-            cluster, rows = metadata_files.last_state(sources)
+            cluster, rows = metadata_files.last_state(sources, LastState)
     except (LogDirError, OSError) as error:
         raise CheckError(error) from None
-    unsure = [f"the metadata log could not be read in full: {row['reason']}"
-              for row in rows if row["row"] == "unread"][:1]  # fmt: skip
-    last_ms = max((row["last_ms"] or 0 for row in rows if row["row"] == "file"), default=0)
-    source = f"metadata log of {clock(last_ms)[:19]} UTC" if last_ms else "metadata log"
-    state = _state(cluster, source, unsure, version)
-    past = {p[:2] for p in state.partitions if p.elr}  # only their history can expose them
-    wanted = (row for row in rows if (row.get("topic"), row.get("partition")) in past)
-    return state, stored_in(statement(**row) for row in wanted)[0]
+    return _state(cluster, rows, version)
 
 
 def _state(
-    cluster: MetadataCluster, source: str, unsure: list[str], version: str | None
+    cluster: MetadataCluster, rows: list[metadata_files.MetadataRow], version: str | None
 ) -> ClusterState:
+    unsure = [f"the metadata log could not be read in full: {row['reason']}"
+              for row in rows if row["row"] == "unread"][:1]  # fmt: skip
+    last_ms = max((row["last_ms"] or 0 for row in rows if row["row"] == "file"), default=0)
     settings = {(name if kind == TOPIC else f"broker {name}".strip(), setting): value
                 for (kind, name, setting), value in cluster.settings.items()}  # fmt: skip
-
-    def setting(topic: str, name: str) -> str:
-        return settings.get((topic, name)) or settings.get(("broker", name)) or ""
-
-    partitions = []
+    own = {topic: settings_of(*(settings.get((topic, name)) or settings.get(("broker", name))
+                                for name in OWN))
+           for topic in cluster.topics.values()}  # fmt: skip
+    partitions, past = [], {}
     for (topic_id, number), fields in cluster.partitions.items():
         topic = cluster.topics.get(topic_id)
-        if topic is None or any(fields.get(name) is None for name in ALWAYS):
+        if topic is None or not fields.keys() >= {*REPLICAS}:
             name = f"{topic or id_text(topic_id)}-{number}"
             unsure.append(f"the log shows only a part of the state of {name}")
             continue
-        least, unclean = setting(topic, MIN_ISR), setting(topic, UNCLEAN)
-        elr, last, adding, removing = (fields.get(name) or () for name in SOMETIMES)
-        partitions.append(DescribedPartition(
-            topic, number, fields["leader"], fields["replicas"], fields["isr"],
-            elr, last, adding, removing, int(least) if least.isdecimal() else None,
-            unclean == "true" if unclean else None,
-        ))  # fmt: skip
+        others = (fields.get(name, ()) for name in OTHERS)
+        values = (topic, number, *map(fields.get, REPLICAS), *others, *own[topic])
+        partitions.append(DescribedPartition._make(values))
+        if fields.get(OTHERS[0]):  # only their past can expose them
+            past[topic, number] = fields["emptied"], fields["is_whole"]
     counts = Counter(p.topic for p in partitions)
     unsure += [f"partitions of topic {p.topic} are missing"
                for p in partitions if p.number >= counts[p.topic]][:1]  # fmt: skip
     unsure += ["the metadata log ends within a transaction"] * bool(cluster.saved)
     if not partitions:
         raise CheckError("; ".join(unsure[:2]) or "the metadata log has no partition")
-    racks = dict.fromkeys(sorted({b for p in partitions for b in (*p.replicas, *p.elr)}), "")
-    racks |= {b: each.get("rack") or "" for b, each in cluster.brokers.items()}
     return ClusterState(
-        source, sorted(partitions), racks, frozenset(cluster.brokers.keys() - cluster.inactive),
-        _versions(cluster, version), settings,
-        has_elr=settings.get(("broker", ELR), "0") != "0" or any(p.elr for p in partitions),
+        "metadata log" + f" of {clock(last_ms)[:19]} UTC" * bool(last_ms), sorted(partitions),
+        brokers_of(partitions) | {b: e.get("rack") or "" for b, e in cluster.brokers.items()},
+        frozenset(cluster.brokers.keys() - cluster.inactive), _versions(cluster, version), settings,
+        past, has_elr=settings.get(("broker", ELR), "0") != "0" or bool(past),
         is_kraft=True, unsure=tuple(unsure[:3]), unseen="what stands in the brokers' own files",
     )  # fmt: skip
 
@@ -97,9 +103,7 @@ def _versions(cluster: MetadataCluster, version: str | None) -> tuple[KafkaVersi
     """The release of the brokers, by the highest metadata version that each knows."""
     if version is not None:
         return possible_versions(version)
-    features: list[dict[str, Any]] = [
-        each for broker in cluster.brokers.values() for each in broker.get("features") or ()
-    ]
+    features = [each for b in cluster.brokers.values() for each in b.get("features") or ()]
     highest = {each["2"] for each in features if each["0"] == "metadata.version"}
     names = {next(name for top, name in NEWEST if level <= top) for level in highest}
     known = {KafkaVersion.of(name) for name in names} or {v for v in GENERATIONS if v.kraft}

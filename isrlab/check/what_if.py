@@ -40,7 +40,7 @@ class MoveEffect(NamedTuple):
     after: ClusterState
 
 
-def plan_of(text: str, state: ClusterState) -> dict[str, tuple[int, ...]]:
+def plan_of(text: str | bytes, state: ClusterState) -> dict[str, tuple[int, ...]]:
     """The new replicas by partition. Raises CheckError for an invalid plan."""
     try:
         moves = [(f"{move['topic']}-{int(move['partition'])}", tuple(move["replicas"]))

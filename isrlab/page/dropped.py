@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Self
 
 from isrlab.check import cluster, stored
-from isrlab.check.answer import CheckQuestion, answer_of, as_dict, check_of
+from isrlab.check.answer import CheckQuestion, ClusterCheck, answer_of, as_dict
 from isrlab.logs.history.history import history_of
 from isrlab.logs.incidents import look, tell, terminal
 from isrlab.logs.incidents.answer import answer_about
@@ -154,13 +154,12 @@ class DroppedFiles:
                 yield _checked(stored.of_files, str(self._root))
 
 
-def _checked(read: Callable[[str], Any], source: str) -> DroppedAnswer:
+def _checked(read: Callable[[str], cluster.ClusterState], source: str) -> DroppedAnswer:
     try:
-        given = read(source)
+        state = read(source)
     except cluster.CheckError as error:
         raise DropError(f"This description cannot be read: {error}") from None
-    state, history = given if isinstance(given, tuple) else (given, None)
-    check = check_of(cluster.with_options(state), CheckQuestion(), history)
+    check = ClusterCheck(cluster.with_options(state), CheckQuestion())
     answer = answer_of(check)
     text = _ESCAPE.sub("", "\n".join(terminal.first_lines(answer, WIDTH)))
     return DroppedAnswer(check.status, check.title, text, {"check": as_dict(check)}, LEFT_OUT)

@@ -30,6 +30,8 @@ _TOPIC = re.compile(
 )
 _MIN_ISR = re.compile(r"(?:^|[ ,])min\.insync\.replicas=(\d{1,9})(?=[ ,]|$)")
 _UNCLEAN = re.compile(r"(?:^|[ ,])unclean\.leader\.election\.enable=(true|false)(?=[ ,]|$)")
+_NEARLY_MIN_ISR = re.compile(r"min\.in|sync\.replicas")  # with a letter less or another
+_NEARLY_UNCLEAN = re.compile(r"unclean\.leader|election\.enable")
 _NO_LEADER = ("none", "-1")
 EXAMPLE = "Topic: orders  Partition: 0  Leader: 1  Replicas: 1,2,3  Isr: 1,2,3"
 
@@ -119,13 +121,14 @@ def _add_partition(description: TopicsDescription, match: re.Match[str]) -> None
     elr, last, added, removed = map(_ids, rest.group("elr", "last", "adding", "removing"))
     replicas = (*(b for b in added if b not in replicas), *replicas)  # it has only just begun
     is_whole = len({*replicas}) == len(replicas) and len({*isr}) == len(isr)
-    if not is_whole or not {*isr, *removed} <= {*replicas} or leads not in (-1, *isr):
+    is_moved_away = not {*removed} < {*replicas} or not {*removed}.isdisjoint(added)
+    if not is_whole or is_moved_away or not {*isr} <= {*replicas} or leads not in (-1, *isr):
         raise ValueError("impossible for its replicas")
-    known = description.topics.get(match["topic"])
-    description.partitions.append(DescribedPartition(
-        match["topic"], int(match["number"]), leads, replicas, isr, elr, last, added, removed,
-        known and known.min_isr, known and known.unclean,
-    ))  # fmt: skip
+    topic, number = match["topic"], int(match["number"])
+    own = known[1:3] if (known := description.topics.get(topic)) else ()
+    description.partitions.append(
+        DescribedPartition(topic, number, leads, replicas, isr, elr, last, added, removed, *own)
+    )
     has_elr = " Elr:" in match["rest"]
     is_filled = has_elr and rest["elr"] != "N/A"
     description.forms.add(("partition", match[0].startswith("topic"), has_elr, is_filled))
@@ -134,8 +137,11 @@ def _add_partition(description: TopicsDescription, match: re.Match[str]) -> None
 def _add_topic(description: TopicsDescription, match: re.Match[str]) -> None:
     configs, shows_all = match["configs"].strip(), match["id"] is not None
     least, unclean = _MIN_ISR.search(configs), _UNCLEAN.search(configs)
-    if configs.endswith((",", "=")) or (least is None and "min.insync" in configs):
-        raise ValueError("cut, or without a number for min.insync.replicas")
+    is_altered = (least is None and _NEARLY_MIN_ISR.search(configs)) or (
+        unclean is None and _NEARLY_UNCLEAN.search(configs)
+    )
+    if configs.endswith((",", "=")) or is_altered:
+        raise ValueError("cut, or without a value for min.insync.replicas or unclean election")
     if match["topic"] in description.topics:
         raise ValueError("about a topic that is described twice")
     description.topics[match["topic"]] = DescribedTopic(
@@ -143,6 +149,12 @@ def _add_topic(description: TopicsDescription, match: re.Match[str]) -> None:
         unclean[1] == "true" if unclean else None, shows_all,
     )  # fmt: skip
     description.forms.add(("topic", not match["blank"], shows_all, shows_all))
+
+
+def settings_of(least: str | None, unclean: str | None) -> tuple[int | None, bool | None]:
+    """The values of min.insync.replicas and unclean election, None where they are not set."""
+    count = int(least) if least and least.isdecimal() else None
+    return count, unclean == "true" if unclean else None
 
 
 @lru_cache(10_000)

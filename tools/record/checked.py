@@ -32,7 +32,7 @@ from confluent_kafka.admin import (
 from judge import jars
 
 from isrlab.check import cluster as described
-from isrlab.check import restart, stored
+from isrlab.check import stored
 from isrlab.check.outcome import Shapes
 from record import config
 from record.cluster import Cluster
@@ -152,7 +152,7 @@ class Trial(Cluster):
         """What there was before a broker was shut down, and after."""
         text = self.topics_command()
         log = self.home(config.CONTROLLER) / "data" / "__cluster_metadata-0"
-        by_log = Shapes(stored.of_files(str(log))[0]).effect({broker}).refuse
+        by_log = Shapes(stored.of_files(str(log))).effect({broker}).refuse
         alive = self.live()
         self.shut_down(broker)
         time.sleep(1.5)
@@ -186,7 +186,7 @@ def state_of(trial: Trial, number: int) -> dict[str, object]:
     text = trial.topics_command()
     state = described.of_text(text, trial.version)
     live = trial.live()
-    groups = restart.blocks_of(Shapes(state), [frozenset({b}) for b in live])
+    groups = Shapes(state).blocks(frozenset({b}) for b in live)
     blocking = [b for b, blocks in zip(live, groups, strict=True) if blocks]
     safe = [b for b in live if b not in blocking]
     brokers = [*safe[:2], *trial.draw.sample(blocking, min(len(blocking), 3 - len(safe[:2])))]

@@ -95,7 +95,7 @@ def rows(sources: list[MetadataSource], run: str) -> Iterator[MetadataRow]:
         folders.setdefault(os.path.dirname(source.name), []).append(source)
     events: dict[str, MetadataRow] = {}
     for folder in folders.values():
-        for row in _folder(folder):
+        for row in _folder(folder, [], MetadataCluster):
             row = {"run": run, "ts_ms": 0, "kind": "", **row}
             if row["row"] != "event":
                 yield row
@@ -104,21 +104,24 @@ def rows(sources: list[MetadataSource], run: str) -> Iterator[MetadataRow]:
     yield from events.values()
 
 
-def last_state(sources: list[MetadataSource]) -> tuple[MetadataCluster, list[MetadataRow]]:
+def last_state(
+    sources: list[MetadataSource], kind: type[MetadataCluster]
+) -> tuple[MetadataCluster, list[MetadataRow]]:
     """The state at the end of the files of one folder, and the rows before it."""
     chains: list[Chain] = []
-    rows_before = [*_folder(sources, chains)]
+    rows_before = [*_folder(sources, chains, kind)]
     return max(chains, key=lambda chain: chain.reader.next_offset or 0).cluster, rows_before
 
 
 def _folder(
-    sources: list[MetadataSource], chains: list[Chain] | None = None
+    sources: list[MetadataSource], chains: list[Chain], kind: type[MetadataCluster]
 ) -> Iterator[MetadataRow]:
     """Checkpoints first, then the segments in order; the chains are added to `chains`."""
-    chains = [] if chains is None else chains
     checkpoints: list[Checkpoint] = []
     for source in sorted(sources, key=lambda s: (s.end is None, s.end or s.first, s.name)):
-        chain, whole = _chain(chains, source, checkpoints), list[Record]()
+        later = [checkpoint for checkpoint in checkpoints if checkpoint.end >= source.first]
+        new = Chain(MetadataReader(), kind(), later)
+        chain, whole = _chain(chains, source, new, checkpoints), list[Record]()
         for item in _file(source, chain.reader):
             if isinstance(item, Damage):
                 chain.cluster.forget()
@@ -132,7 +135,7 @@ def _folder(
         if source.end is not None and chain.reader.ended:
             checkpoints.append(Checkpoint(source.end, source.name, whole))
     if not chains:
-        chains.append(Chain(MetadataReader(), MetadataCluster(), checkpoints))
+        chains.append(Chain(MetadataReader(), kind(), checkpoints))
     for chain in chains:
         yield from chain.installed(inf)
         if chain.cluster.saved:
@@ -140,16 +143,16 @@ def _folder(
             yield row | {"reason": "a transaction of the metadata log without its end"}
 
 
-def _chain(chains: list[Chain], source: MetadataSource, checkpoints: list[Checkpoint]) -> Chain:
-    """The chain that ends where a segment begins; or else a new one."""
-    later = [checkpoint for checkpoint in checkpoints if checkpoint.end >= source.first]
-    new = Chain(MetadataReader(), MetadataCluster(), later)
+def _chain(
+    chains: list[Chain], source: MetadataSource, new: Chain, checkpoints: list[Checkpoint]
+) -> Chain:
+    """The chain that ends where a segment begins; or else the new one."""
     if source.end is not None:
         return new
     for chain in chains:
         if chain.reader.next_offset == source.first:
             return chain
-    for checkpoint in (later or checkpoints)[:1] if source.first else ():
+    for checkpoint in (new.checkpoints or checkpoints)[:1] if source.first else ():
         list(new.cluster.install(checkpoint.records))  # for the names of topics, and settings
         new.cluster.forget()
     chains.append(new)

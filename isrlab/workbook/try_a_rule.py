@@ -24,6 +24,7 @@ from isrlab import fleet, judged
 from isrlab.engine import rules
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events.measures import measures
+from isrlab.events.wording import counted
 from isrlab.installed import DATA, ROOT
 from isrlab.search.everything import SearchResult, budgets_of, try_all
 from isrlab.show import controls
@@ -172,7 +173,7 @@ def _difference(run: judged.JudgedRun, version: KafkaVersion) -> str:
 
 def changed(before: Notice, after: Notice) -> list[dict[str, str]]:
     """A row for each scenario in which the rule shows: how it ends, and the first line that is new.
-    Those that end otherwise come first."""
+    Those that end differently come first."""
     rows = []
     for name, (end, lines) in before.scenarios.items():
         word, others = after.scenarios[name]
@@ -185,7 +186,7 @@ def changed(before: Notice, after: Notice) -> list[dict[str, str]]:
 
 def judged_rows(before: Notice, after: Notice) -> list[dict[str, Any]]:
     """Of the cases of tests/cases, and of schedules that Kafka's own classes played, those that go
-    as Kafka's do without the rule: how many part from Kafka with it, and the first such step."""
+    as Kafka's do without the rule: how many differ from Kafka with it, and the first such step."""
     pairs: dict[str, list[tuple[str, str]]] = {"Kafka's unit tests": [], "Our own cases": []}
     for case, differs in before.cases.items():
         source = "Kafka's unit tests" if re.search(r" [A-Z]\d", case) else "Our own cases"
@@ -200,7 +201,7 @@ def judged_rows(before: Notice, after: Notice) -> list[dict[str, Any]]:
     for source, results in pairs.items():
         alike = [there for here, there in results if not here]
         apart = [text for text in alike if text]
-        rows.append({"judge": source, "played": len(alike), "part_from_Kafka": len(apart),
+        rows.append({"judge": source, "played": len(alike), "differ_from_Kafka": len(apart),
                      "first": apart[0] if apart else ""})  # fmt: skip
     return rows
 
@@ -308,7 +309,6 @@ def finding(idea: Proposal, rows: Sequence[Any], results: Mapping[str, SearchRes
     ends = [row for row in rows if row["ends"] != row["with_the_rule"]]
     before, after = (verdict(results[name]) for name in ("as released", "with the rule"))
     promise = idea.asked.split()[0].replace("_", " ")
-    return (
-        f"{idea.issue} on Kafka {idea.release} shows in {len(rows)} scenarios and ends {len(ends)} "
-        f"of them otherwise. The promise “{promise}” with the rule: {after}; as released: {before}."
-    )
+    shows = f"{counted(len(rows), 'scenario')}; {len(ends)} of them ended differently"
+    return (f"{idea.issue} on Kafka {idea.release} shows in {shows}. The promise “{promise}” with "
+            f"the rule: {after}; as released: {before}.")  # fmt: skip

@@ -384,6 +384,28 @@ def test_versions_rise_and_have_one_isr(tmp_path):
     assert judged(tmp_path, first, commit(2, "1,3", 5)) == [("next", 2)]
 
 
+def starts(second: int, epoch: int, end: int, watermark: int) -> str:
+    return (
+        f"[2024-07-01 08:00:{second:02},000] INFO [Broker id=1] Leader t-0 starts at leader epoch "
+        f"{epoch} from offset {end} with high watermark {watermark} ISR [1,2,3] addingReplicas [] "
+        f"removingReplicas []. Previous leader epoch was {epoch - 1}. (state.change.logger)"
+    )
+
+
+def test_a_log_is_empty_when_it_is_made_and_grows_while_its_leader_stays(tmp_path):
+    made = (
+        "[2024-07-01 08:00:01,000] INFO Created log for partition t-0 in /d/t-0 with properties {} "
+        "(kafka.log.LogManager)"
+    )
+    asks = shrink(20, "1,2,3", "1,2", "3")  # high watermark 3, end 4
+    assert judged(tmp_path, made, starts(1, 0, 0, 0), asks) == []
+    assert judged(tmp_path, made, starts(1, 0, 40, 0)) == [("counted", 2)]
+    assert judged(tmp_path, starts(1, 0, 4, -1)) == [("counted", 1)]
+    assert judged(tmp_path, starts(1, 0, 5, 2), asks) == [("grows", 2)]
+    assert judged(tmp_path, starts(1, 0, 4, 4), asks) == [("grows", 2)]
+    assert judged(tmp_path, starts(1, 0, 5, 4), starts(9, 1, 3, 3), asks) == []
+
+
 def test_a_line_out_of_its_place(tmp_path):
     in_order = [commit(second, "1,2" + ",3" * (second % 2), second) for second in range(1, 9)]
     assert judged(tmp_path, *in_order) == []

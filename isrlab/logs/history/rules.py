@@ -44,7 +44,8 @@ RULES = {  # what Kafka always does
     "from": "a leader starts from the ISR that is stored",
     "same": "a leader stores only what changes the ISR",
     "heard": "every broker that must know an ISR, leader or epoch confirms what another logs of it",
-    "counted": "versions and leader epochs count from 0, and a new partition begins there",
+    "counted": "versions, epochs and offsets count from 0, and a new partition or log begins there",
+    "grows": "a leader's log and its high watermark only grow while it leads",
     "early": "no broker knows a version before it is requested and stored",
     "late": "a process that starts follows as it is by then",
     "order": "lines stand in the order of their times",
@@ -186,6 +187,8 @@ def _offsets(line: Statement) -> Iterator[Fault]:
     least, most = line.high_watermark, line.log_end_offset
     if least is None or most is None:
         return
+    if least < 0 or most < 0:
+        yield fault(line, "counted")
     ends = re.findall(r"-?\d{1,18}", line.detail.get("out_of_sync_end_offset", ""))
     if least > most or any(not least <= int(end) <= most for end in ends if int(end) != -1):
         yield fault(line, "offsets")

@@ -98,6 +98,24 @@ class Scene:
         return {file: sorted(lines) for file, lines in places.items()}
 
     @cached_property
+    def speakers(self) -> dict[str, set[int | None]]:
+        """Of each file: the brokers whose lines stand there."""
+        speakers: dict[str, set[int | None]] = defaultdict(set)
+        for row in self.rows:
+            speakers[row.file].add(row.broker)
+        return speakers
+
+    @cached_property
+    def created(self) -> dict[tuple[Key, int | None], list[int]]:
+        """When each broker made an empty log of a partition."""
+        created: dict[tuple[Key, int | None], list[int]] = defaultdict(list)
+        for row in self.rows:
+            folder = row.detail.get("dir") if row.kind == "hosted" else None
+            if folder and not folder.endswith("-future"):
+                created[row.key, row.broker].append(row.ts_ms)
+        return created
+
+    @cached_property
     def words(self) -> OfBrokers:
         """By broker: the times of its events, and the last of its files."""
         last_ms = {file["file"]: file["last_ms"] for file in self.files}

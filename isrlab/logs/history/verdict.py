@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events.statements import REQUESTS, Statement
+from isrlab.logs.history.offsets import offsets
 from isrlab.logs.history.possible import candidates, is_possible, releases
 from isrlab.logs.history.rules import (
     RULES,
@@ -30,7 +31,7 @@ from isrlab.logs.history.rules import (
 from isrlab.logs.history.scene import Scene
 
 JUDGED = (*REQUESTS, "isr_commit", "leader", "follower", "metadata", "offline")  # kinds of lines
-LATE_MS = 2_000
+LATE_MS = {True: 500, False: 2_000}  # so late is no line of a file of one broker, or of several
 TOPIC_ID = re.compile(r"[\w-]{22}")
 NEW_MS = 1_000  # several controllers may report that a partition is new, but only at one time
 
@@ -63,7 +64,7 @@ def judge(scene: Scene, release: str | None = None, lag_time_ms: int | None = No
     for account in accounts:
         for line in account.lines:
             faults += [*of_one_line(line), *within_limit(line, lag_time_ms)]
-        for check in RULES_OF_A_PARTITION:
+        for check in (*RULES_OF_A_PARTITION, offsets):
             faults += check(account)
         changes += account.changes
     unexplained = _unexplained(_generations(scene, accounts, release), changes)
@@ -130,10 +131,11 @@ def _unexplained(
 def _misplaced(scene: Scene) -> Iterator[Fault]:
     """Single lines whose time is long before that of the lines in front of them."""
     for file, lines in scene.order.items():
+        late_ms = LATE_MS[len(scene.speakers[file]) < 2]
         for (_, left), (number, ts_ms), (_, right) in zip(
             lines, lines[1:], lines[2:], strict=False
         ):
-            is_late = ts_ms < left - LATE_MS and left <= right + LATE_MS
-            is_early = ts_ms > right + LATE_MS and left <= right + LATE_MS
+            is_late = ts_ms < left - late_ms and left <= right + late_ms
+            is_early = ts_ms > right + late_ms and left <= right + late_ms
             if is_late or is_early:
                 yield Fault(None, "order", file, number, RULES["order"], "", ts_ms)

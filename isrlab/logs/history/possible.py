@@ -105,7 +105,8 @@ def _reached(
     replicas = tuple(dict.fromkeys((*state.replicas, *wanted)))
     brokers = {broker: m.BrokerInfo(broker, 1) for broker in replicas}
     ends = []
-    for is_unclean, minimum in product((False, True), (1, 2, 3)):
+    minima = (1, 2, 3) if version.eligible_leader_replicas else (1,)  # else no controller asks
+    for is_unclean, minimum in product((False, True), minima):
         settings = Settings.of(
             version, unclean_leader_election_enable=is_unclean, min_insync_replicas=minimum
         )

@@ -53,8 +53,10 @@ def away(record: Record) -> list[ControllerAbsence]:
 
 def elections(record: Record, span: Interval) -> list[Statement]:
     """Controllers elected within a span, except a cluster's first, from before any leader."""
-    first_ms = min((times[0] for times, _ in record.leaders.values() if times), default=0)
     rows = record.said("sign", span, sign="controller_elected")
+    if not rows:
+        return []
+    first_ms = min((times[0] for times, _ in record.leaders.values() if times), default=0)
     return [row for row in rows if row.ts_ms > first_ms]
 
 

@@ -5,10 +5,11 @@ That begins when the last member goes down, and ends when a leader is named or a
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from math import inf
 from typing import NamedTuple
 
 from isrlab.events.exact import Key
@@ -26,7 +27,7 @@ class Downtime(NamedTuple):
     from_ms: int
     to_ms: int
     row: Statement  # the evidence
-    others: frozenset[int] = frozenset()  # the other brokers that were down
+    all: frozenset[int] = frozenset()  # the brokers that were down
 
 
 class Leaderless:
@@ -38,7 +39,10 @@ class Leaderless:
         for row in record.rows["offline"]:
             self._offline[row.key].append(row)
         self._back_ms: dict[int, list[int]] = defaultdict(list)  # when each broker was up again
+        self._together = [down for down in self._downs if len(down.all) > 1]
+        self._of_broker: dict[int | None, list[Downtime]] = defaultdict(list)
         for down in self._downs:
+            self._of_broker[down.broker].append(down)
             insort(self._back_ms[down.broker], down.to_ms)
 
     def of(self, key: Key, deleted_ms: Sequence[int]) -> Iterator[tuple[Interval, Statement]]:
@@ -57,10 +61,15 @@ class Leaderless:
             return isrs[place]
 
         begins = [(row.ts_ms, row) for row in self._offline.get(key, ())]
-        for down in self._downs:
-            isr = isr_at(down.from_ms)
-            if down.broker in isr and isr <= down.others | {down.broker}:
-                begins.append((down.from_ms, down.row))
+        for isr, from_ms, to_ms in zip(isrs, start_ms, [*start_ms[1:], inf], strict=False):
+            (only, *more) = isr or (None,)  # who may have been the last that went
+            downs = self._together if more else self._of_broker.get(only, [])
+            first = bisect_left(downs, from_ms, key=_from_ms)
+            for down in downs[first:]:
+                if down.from_ms >= to_ms:
+                    break
+                if down.broker in isr <= down.all and isr_at(down.from_ms):
+                    begins.append((down.from_ms, down.row))
         for from_ms, row in sorted(begins, key=lambda each: each[0]):
             if from_ms >= until_ms:
                 ends = [named_ms, *(self._back_ms.get(broker, []) for broker in isr_at(from_ms))]
@@ -68,6 +77,10 @@ class Leaderless:
                 until_ms = min([record.end_ms, *chain(*later)])
                 if until_ms - from_ms >= LEADERLESS_MS:
                     yield (from_ms, until_ms), row
+
+
+def _from_ms(down: Downtime) -> int:
+    return down.from_ms
 
 
 def downs(record: Record) -> list[Downtime]:
@@ -100,7 +113,7 @@ def downs(record: Record) -> list[Downtime]:
     by: dict[int, list[Downtime]] = defaultdict(list)  # of one broker, in order
     for each in found:
         by[each.broker].append(each)
-    return [each._replace(others=_down_at(each.from_ms, by)) for each in found]
+    return [e._replace(all=_down_at(e.from_ms, by) | {e.broker}) for e in found]
 
 
 def _down_at(ts_ms: int, by: dict[int, list[Downtime]]) -> frozenset[int]:

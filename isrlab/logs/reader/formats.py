@@ -14,12 +14,12 @@ from importlib.resources import files
 
 from isrlab.engine import versions
 from isrlab.events import names
-from isrlab.logs.reader.fields import COLUMN, FIELDS, Values
+from isrlab.logs.reader.fields import COLUMN, FIELDS, Values, unkept
 
 Entry = tuple[str, list[str], str]  # its first line, the lines below it, its place
 # A field: its name, and the function for its value in the column of that name, or for values of
-# several columns; with neither, its text goes to `detail`.
-Part = tuple[str, Callable[[str, str], object] | None, Callable[[str, str], Values] | None]
+# several columns; with neither, its text goes to `detail`. The number is that of its group.
+Part = tuple[int, str, Callable[[str, str], object] | None, Callable[[str, str], Values] | None]
 LEVELS = ("FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE")
 MOST_BEFORE = 400  # characters that a layout may put before a message
 # How Kafka's messages begin; the first is a bracketed context, such as [Broker id=1].
@@ -64,8 +64,9 @@ class Format:
     @cached_property
     def parts(self) -> list[Part]:
         """Its fields, the last one first: a line's own values override nested ones."""
-        reads = [(name, FIELDS[name].read) for name in reversed(self.fields)]
-        return [(name, None if read else COLUMN.get(name), read) for name, read in reads]
+        reads = [(n, name, FIELDS[name].read) for n, name in enumerate(self.fields)]
+        said = [each for each in reversed(reads) if each[2] is not unkept]
+        return [(n, name, None if read else COLUMN.get(name), read) for n, name, read in said]
 
 
 def entries(name: str, text: str, below: int) -> list[Entry]:

@@ -226,7 +226,9 @@ def _event(form: Format, match: re.Match[str], head: Head) -> Event | Unread:
     event: Event = {"ts_ms": head.ts_ms, "kind": form.kind}
     detail = form.fixed.copy()
     try:
-        for (name, column, nested), text in zip(form.parts, match.groups("")[::-1], strict=True):
+        texts = match.groups("")
+        for place, name, column, nested in form.parts:
+            text = texts[place]
             if column:
                 event[name] = column(name, text)
             elif nested is None:

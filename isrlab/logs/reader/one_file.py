@@ -11,12 +11,13 @@ import os
 import re
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from itertools import chain, islice
 from typing import NamedTuple
 
-from isrlab.events.statements import Statement, leader_of, statement
+from isrlab.events.names import COLUMNS
+from isrlab.events.statements import BrokerIds, Statement, leader_of
 from isrlab.logs.reader.files import CONTROL, HOLE_BYTES, ReadBlock, Source, blocks
 from isrlab.logs.reader.formats import ANCHOR
 from isrlab.logs.reader.hits import searched
@@ -237,8 +238,11 @@ class LogFile:
         words = zlib.crc32((of_whom + head.message).encode())
         self._repeated[words] += 1
         event["detail"] = {"file": self.source.name, "line": str(number), **detail}
-        same = words << 20 | self._repeated[words]
-        return ReadRow(statement(**event), same, head.source, head.is_local)
+        row = Statement(*map(event.get, COLUMNS))  # type: ignore[arg-type]
+        row.isr, row.isr_before = _ids(row.isr), _ids(row.isr_before)
+        row.said_by = detail.get("said_by", "")
+        row.file, row.line, row.printed_ms = self.source.name, number, ts_ms
+        return ReadRow(row, words << 20 | self._repeated[words], head.source, head.is_local)
 
     def _zone_of(self, line: int, head: Head, detail: dict[str, str]) -> Evidence | None:
         if "start_ms" in detail:
@@ -331,6 +335,10 @@ def _part(level: str, logger: str | None) -> str:
         case ["kafka", "controller", *_] | ["org", "apache", "kafka", "controller", *_]:
             return "controller"
     return "server"
+
+
+def _ids(brokers: Sequence[int] | None) -> BrokerIds | None:
+    return None if brokers is None else tuple(brokers)
 
 
 def _begin(heads: Iterable[Head | None]) -> int:

@@ -20,6 +20,7 @@ from isrlab.logs.reader.strays import STRAY
 FEW_HEADS = 0.5  # with a smaller share of lines with a time, a layout counts as unreadable
 TOGETHER_MS = 60_000  # logs of one broker that overlap for longer come from two clusters
 MOST_LINES = 5  # listed individually, for each reason
+START_MS = 60_000  # a start that the cluster refuses fails within this time
 
 
 def doubts(logs: BrokerLogs, leaders: Collection[int]) -> list[str]:
@@ -77,9 +78,15 @@ def _missing_logs(files: list[dict], leaders: Collection[int]) -> Iterator[str]:
 
 
 def _clusters(rows: list[Statement]) -> Iterator[str]:
+    """Unless a process names another cluster, and that is why its start fails."""
     ids: dict[str, str] = {}
-    for row in rows:
-        if row.kind == "sign" and row.detail.get("sign") == "cluster":
+    signs = [row for row in rows if row.kind == "sign"]
+    failed = [(r.broker, r.ts_ms) for r in signs if r.detail.get("sign") == "start_failed"]
+    for row in signs:
+        if row.detail.get("sign") == "cluster" and not any(
+            broker == row.broker and row.ts_ms <= ms <= row.ts_ms + START_MS
+            for broker, ms in failed
+        ):
             ids.setdefault(row.detail["cluster"], f"{row.file}:{row.line}")
     if len(ids) > 1:
         (one, here), (other, there), *_ = ids.items()

@@ -155,8 +155,10 @@ class Recorder:
 
     def delete(self, topic: str) -> None:
         self.note(f"delete {topic}")
-        AdminClient(self.cluster.client()).delete_topics([topic])[topic].result(60)
-        del self.topics[topic]
+        admin = AdminClient(self.cluster.client())  # what it asks for ends with it
+        admin.delete_topics([topic])[topic].result(60)
+        for partition in range(len(self.topics.pop(topic))):
+            self.acked.pop((topic, partition), None)  # deleted, not lost
 
     def reassign(self, topic: str, ids: str) -> None:
         """Ask the controller for these replicas of partition 0, or "cancel"."""

@@ -1,9 +1,9 @@
 """Churn of in-sync replicas: DataFrame of events in, DataFrame out.
 
-Every question takes events (`events.SCHEMA`); its last step is a `select` that says which columns.
-It does not know whether a simulation or a real broker spoke. Whatever is about ISRs asks
-`isr_history`, so that a change which several logs tell counts once: `moves` of replicas, `times` by
-size, `counts`, `bands` of seeds.
+Every query takes events (`events.SCHEMA`) and ends in a `select` of its columns. It does not matter
+whether they come from a simulation or a real broker. Queries about ISRs start from `isr_history`,
+so that a change in several logs counts once: `moves` of replicas, `times` by size, `counts`,
+`bands` of seeds.
 """
 
 # ruff: noqa: F401, I001

@@ -1,4 +1,4 @@
-"""How far seeds scatter: means of several runs, and between which values the true mean lies."""
+"""The scatter of seeds: means of several runs, with intervals for the true mean."""
 
 from __future__ import annotations
 

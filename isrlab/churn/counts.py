@@ -1,9 +1,9 @@
-"""How often: ISR changes, refused produces, latencies.
+"""Counts: ISR changes, refused produces, latencies.
 
 Kafka's name for how long producers with acks=all wait for the ISR is RemoteTimeMs of Produce
-requests. It begins when the leader has appended (or first refused) the batch, so the way from the
-producer and back is not in it. A fleet counts produces by class of latency, in rows of their own
-(`latency`): `latency_ms` is the least of its class (exact below 16 ms, then eighths of a doubling).
+requests. It begins when the leader has appended (or first refused) the batch, so it excludes the
+network time. A fleet counts produces by class of latency, in rows of their own (`latency`):
+`latency_ms` is the least of its class (exact below 16 ms, then eighths of a doubling).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ PER_MILLE = {"p50_ms": 500, "p90_ms": 900, "p99_ms": 990, "p999_ms": 999, "max_m
 def changes_by_partition(events: DataFrame) -> DataFrame:
     """How often the ISR of each partition shrank and grew, most changes first.
 
-    `shrinks` and `expands` count every change. `shrinks_by_controller` are those among the shrinks
-    that no leader asked for: IsrShrinksPerSec leaves them out. `rejected` counts refused changes,
-    as FailedIsrUpdatesPerSec does.
+    `shrinks` and `expands` count every change. `shrinks_by_controller` are the shrinks that no
+    leader requested: IsrShrinksPerSec leaves them out. `rejected` counts refused changes, as
+    FailedIsrUpdatesPerSec does.
     """
     totals = columns(
         "count_if(change = 'shrink') as shrinks",
@@ -44,11 +44,11 @@ def changes_by_partition(events: DataFrame) -> DataFrame:
 
 
 def refused_produce(events: DataFrame, by: Sequence[str] = PARTITION) -> DataFrame:
-    """Produces that were refused or timed out: how many of each error, from when to when.
+    """Produces that were refused or timed out: how many of each error, and when.
 
-    `by` is any of run, topic, partition, broker and hour. `error` is Kafka's name, null where the
-    line does not tell it; DELIVERY_TIMEOUT (of fleets) is a producer that gives up a produce which
-    was refused and tried again, so that one counts under both.
+    `by` is any of run, topic, partition, broker and hour. `error` is Kafka's name, null if the line
+    does not name it; DELIVERY_TIMEOUT (of fleets) is a producer that gives up a produce which was
+    refused and tried again, so that one counts under both.
     """
     keys = keys_of(by)
     totals = ("count(*) as produces", "min(ts_ms) as first_ms", "max(ts_ms) as last_ms")
@@ -100,8 +100,8 @@ def commit_latency(events: DataFrame, by: Sequence[str] = ("run",)) -> DataFrame
 def latency_histogram(events: DataFrame, by: Sequence[str] = ("run",)) -> DataFrame:
     """One row for each key and `latency_ms`: `count` of produces with acks=all that waited so long.
 
-    A row that does not say how many it tells of tells of one. Left out are produces that failed
-    (`refused_produce` has those) and those with acks=0 or 1, which wait for no replica.
+    A row without a count stands for one. Left out are produces that failed (`refused_produce` has
+    those) and those with acks=0 or 1, which wait for no replica.
     """
     keys = keys_of(by)
     is_all = "kind in ('latency', 'produce_ack') and coalesce(detail.acks, '-1') = '-1'"

@@ -1,13 +1,13 @@
-"""The sequence of each partition's stored ISRs, which every other question asks.
+"""The sequence of each partition's stored ISRs, on which all other queries build.
 
-For tables of one clock in which `isr_commit` rows tell every stored ISR and nothing contradicts
-them: simulations, and what `evidence.reconcile` makes of real logs. The two rules are those of
+For tables of one clock in which `isr_commit` rows have every stored ISR without contradictions:
+simulations, and the histories of real logs (`logs.history`). The two rules are those of
 `events.exact`, here on Spark:
 
-1. A row of an older partition epoch than a row before it is late news, and does not count; nor one
-   that names the members known already.
+1. A row of an older partition epoch than a row before it is late, and does not count; nor does a
+   row with the known members.
 2. A change is the leader's if the leader says so itself, if the controller stores what a leader
-   asked it for, or if it is an expansion, for no controller ever adds to an ISR; else it is the
+   asked it for, or if it is an expansion, because controllers never add to an ISR; else it is the
    controller's (an election, a fenced broker).
 
 From a row `unknown` on, a partition's ISR is not known until the next one is stored.
@@ -28,7 +28,7 @@ _CHANGE = """case
 
 
 def isr_history(events: DataFrame) -> DataFrame:
-    """The sequence of ISRs of each partition: one row for each change, in order of time.
+    """The ISRs of each partition: one row for each change, in order of time.
 
     `isr_before` is null where it is not known. `change` is "shrink", "expand", "replace" (members
     left and joined together), "first" (nothing known before) or "unknown" (what was before is not);
@@ -42,7 +42,7 @@ def isr_history(events: DataFrame) -> DataFrame:
 
 
 def states(events: DataFrame) -> DataFrame:
-    """All rows that say what is stored, or (`isr` null) that nothing is from here on, or unknown.
+    """All rows about the stored ISR; `isr` is null if there is none from here on, or it is unknown.
 
     Columns: run, topic, partition, ts_ms, `leader`, `isr`, `isr_before` (null: not known),
     `is_first` of the partition, `is_leaders` (said or asked for by the leader), `replicas` (text,
@@ -81,7 +81,7 @@ def _in_time(*keys: str) -> WindowSpec:
     return Window.partitionBy(*keys).orderBy("ts_ms", rank, epoch)
 
 
-# What the questions are made of
+# Parts of the queries
 
 
 def columns(*sql: str) -> list[Column]:

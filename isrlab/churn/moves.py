@@ -1,7 +1,7 @@
-"""Who left an ISR and who joined it, and how long after a restart.
+"""The replicas that leave and join ISRs, and how long that takes after a restart.
 
-A *move* is one replica that leaves or joins the stored ISR of one partition. All that is asked
-about replicas, and not about sizes of ISRs, is asked of `moves`.
+A *move* is one replica that leaves or joins the stored ISR of one partition. Queries about
+replicas, rather than sizes of ISRs, build on `moves`.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def removals(events: DataFrame) -> DataFrame:
 def rejoins(events: DataFrame, outages: DataFrame) -> DataFrame:
     """For each outage of a broker, how long after its return it was back in its ISRs.
 
-    `outages`: run, broker, down_ms, up_ms (both of the events' clock). Whoever took the replicas
-    out, leader or controller, `partitions` are those that the broker had to rejoin when it came up,
-    `still_out` those that it did not rejoin before it went down again. `first_ms`, `median_ms`,
-    `last_ms`: from its return to the first, middle and last of its rejoins (of a partition that it
-    rejoins twice, the first); null if there is none.
+    `outages`: run, broker, down_ms, up_ms (both of the events' clock). Whether a leader or the
+    controller removed the replicas, `partitions` are those that the broker had to rejoin when it
+    came up, `still_out` those that it did not rejoin before it went down again. `first_ms`,
+    `median_ms`, `last_ms`: from its return to the first, middle and last of its rejoins (of a
+    partition that it rejoins twice, the first); null if there is none.
     """
     of_broker = Window.partitionBy("run", "broker").orderBy("down_ms")
     until = F.coalesce(F.lead("down_ms").over(of_broker), F.lit(2**62))

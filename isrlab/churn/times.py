@@ -1,4 +1,4 @@
-"""How long: the time that each ISR held, added up by its size.
+"""Durations: the time that each ISR held, summed by its size.
 
 Kafka's gauges (UnderReplicatedPartitions, UnderMinIsrPartitionCount) count partitions at a moment;
 these are their integrals, in milliseconds.
@@ -23,7 +23,7 @@ _TIMES = {  # what holds of an interval that counts
 
 
 def isr_intervals(events: DataFrame, end_ms: int | None = None) -> DataFrame:
-    """From when to when each ISR held. The last one of a partition holds until `end_ms`.
+    """The interval in which each ISR held. The last one of a partition holds until `end_ms`.
 
     `end_ms` (milliseconds since the epoch) defaults to the last event of the run. Where the ISR is
     not known, `is_certain` is false and `isr`, `isr_size` and `leader` are null. `replicas` is how

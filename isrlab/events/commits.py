@@ -1,4 +1,4 @@
-"""How long each record waited for its followers, and for whom: from what leaders print at TRACE.
+"""How long each record waited for its followers, and for which: from leaders' TRACE lines.
 
 With DEBUG of kafka.cluster.Partition a leader prints every high watermark and where each fetch
 shows its follower to be; with TRACE also its own log end, whenever a produce waits. A record is
@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 SAME_FETCH_MS = 20
-NOBODY = 0  # the leader was alone
+NOBODY = 0  # no follower: the leader was alone
 
 
 class Commit(NamedTuple):
@@ -109,7 +109,7 @@ def _of_reign(rows: list[dict[str, Any]]) -> Iterator[Commit]:
 
 
 def _held_by(followers: dict[int, _Reached], end: int, committed_ms: int) -> tuple[int, bool]:
-    """Who held back what ends there, and whether it had left the ISR by then."""
+    """The follower that held back the records up to `end`, and whether it had left the ISR."""
     latest_ms = committed_ms + SAME_FETCH_MS
     had = {r: at for r, each in followers.items() if (at := each.when(end)) and at <= latest_ms}
     without = [r for r in followers if r not in had]

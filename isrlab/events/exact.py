@@ -1,17 +1,17 @@
-"""Exact answers of a small table of events, in plain Python: who was in the ISR when, and why not.
+"""Exact answers from a small table of events, in plain Python: the ISRs, absences and their causes.
 
-For tables whose rows are all of one clock: a scenario (`Run.events()`), a simulated fleet, or what
-`evidence.reconcile` makes of real logs. There `isr_commit` rows tell every stored ISR and nothing
-contradicts them, so two rules do; `isrlab.churn` has the same two on Spark, and a property test
+For tables whose rows are all of one clock: a scenario (`Run.events()`), a simulated fleet, or the
+history of real logs (`logs.history`). There `isr_commit` rows have every stored ISR without
+contradictions, so two rules suffice; `isrlab.churn` has the same two on Spark, and a property test
 holds the answers equal.
 
-1. A row of an older partition epoch than a row before it is late news, and does not count; nor one
-   that names the members known already.
+1. A row of an older partition epoch than a row before it is late, and does not count; nor does a
+   row with the known members.
 2. A change is the leader's if the leader says so itself, or if the controller stores what a leader
    asked it for; else it is the controller's (an election, a fenced broker).
 
 From a row `unknown` on, a partition's ISR is not known until the next one is stored, and from a row
-`deleted` on there is none: such times are in no span, and who left or joined in them in no move.
+`deleted` on there is none: such times are in no span, and changes in them are not moves.
 
 Times are milliseconds on the clock of the table. With `end_ms`, what happens later does not count.
 """
@@ -45,17 +45,17 @@ class IsrMove(NamedTuple):
 
 
 class Absence(NamedTuple):
-    """A replica out of the ISR; if a leader evicted it, who did, and what that leader knew."""
+    """A replica's absence from the ISR; if a leader evicted it, that leader and what it knew."""
 
     key: Key
     replica: int
     start_ms: int
     end_ms: int | None  # None: it did not come back
     leader: int | None = None  # None: the controller took it out
-    lag_records: int | None = None  # these three are None where the shrink does not say it
+    lag_records: int | None = None  # these three are None if the shrink does not name them
     since_caught_up_ms: int | None = None
     since_fetch_ms: int | None = None
-    is_certain: bool = True  # else it came back at `end_ms` or before: the logs miss when
+    is_certain: bool = True  # else it came back at `end_ms` or before: the logs miss the moment
     left: Statement | None = None  # the row that says so: its leader's, else what is stored
 
 
@@ -112,7 +112,7 @@ def moves(events: Events, end_ms: int | None = None) -> list[IsrMove]:
 def absences(events: Events, end_ms: int | None = None) -> list[Absence]:
     """Every time that a replica left an ISR, in order of leaving.
 
-    What is no replica any more, as far as an assignment shows it or by deletion, is not absent.
+    A former replica, by an assignment or a deletion, is not absent.
     """
     absent: list[Absence] = []
     places: dict[Key, dict[int, int]] = defaultdict(dict)  # of those that are out now

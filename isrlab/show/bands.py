@@ -1,4 +1,4 @@
-"""What held when: rows of spans along a time axis. Every ISR over time is drawn by this.
+"""States over time: rows of spans along a time axis. Every ISR over time is drawn here.
 
 A row is a replica of one partition, a partition of many, one schedule under several versions, or a
 request that waits; what a span's state means is in the legend. An ISR is `isr_rows` of the spans of
@@ -19,23 +19,23 @@ from matplotlib.colors import to_rgba
 from isrlab.events.exact import IsrSpan
 from isrlab.show import style
 
-HATCHED = "not known"  # a state that is hatched
+HATCHED = "not known"  # a hatched state
 _THIN: dict[str, Any] = {"color": style.STATES["out"], "linewidth": 1.2}  # of who is out
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From when to when (s) something held: a state of `style.STATES`, or any colour's name."""
+    """A span of time (s) and its state: one of `style.STATES`, or a colour's name."""
 
     start_s: float
     end_s: float
     state: str
-    text: str = ""  # written into the span if it is long enough
+    text: str = ""  # drawn in the span if that is long enough
 
 
 @dataclass(frozen=True, slots=True)
 class BandMark:
-    """A moment (s) in a row: a mark of matplotlib, its colour, and a word beside it."""
+    """A moment (s) in a row: a matplotlib marker, its colour, and a word next to it."""
 
     at_s: float
     marker: str = "|"
@@ -44,7 +44,7 @@ class BandMark:
 
 
 def isr_rows(spans: Sequence[IsrSpan], replicas: Sequence[int]) -> dict[str, list[Span]]:
-    """A row for each replica of a partition: in the stored ISR in the broker's colour, else out."""
+    """A row for each replica of a partition: the broker's colour in the stored ISR, else out."""
     rows: dict[str, list[Span]] = {}
     for replica in replicas:
         name = f"broker {replica}"
@@ -54,7 +54,7 @@ def isr_rows(spans: Sequence[IsrSpan], replicas: Sequence[int]) -> dict[str, lis
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:
-    """Spans in order, neighbours of one state as one."""
+    """Spans in order, with neighbours of the same state merged."""
     row: list[Span] = []
     for span in spans:
         if row and (row[-1].state, row[-1].end_s) == (span.state, span.start_s):
@@ -134,7 +134,7 @@ def _legend(ax: Axes, states: Collection[str], legend: Mapping[str, str] | None)
 
 
 def shade(ax: Axes, spans: Iterable[Span]) -> Axes:
-    """Spans behind whatever else is drawn on the axes; their texts are in its legend, once each."""
+    """Draw spans in the background; each text appears once in the legend."""
     named: set[str] = set()
     for span in spans:
         label = "" if span.text in named else style.plain(span.text)
@@ -157,26 +157,26 @@ def utc_axis(ax: Axes, start_ms: float) -> Axes:
 
 
 def size_state(size: int, full: int) -> str:
-    """How much of an ISR is there: a state of `style.ISR_SIZES`."""
+    """The state of an ISR by its size, one of `style.ISR_SIZES`."""
     missing = full - size
     names = [*style.ISR_SIZES]
     return names[0] if missing <= 0 else names[3] if size <= 1 else names[min(missing, 2)]
 
 
 def stack(ax: Axes, spans: Iterable[Span]) -> np.ndarray:
-    """How many partitions have a short ISR, over time (s), int[moments]; hatched above those of
-    which nothing is known, which do not count."""
+    """Plot how many partitions have a short ISR, over time (s); returns int[moments]. Partitions in
+    an unknown state are hatched above, and do not count."""
     ends: dict[str, list[tuple[float, float]]] = {name: [] for name in (*style.ISR_SIZES, HATCHED)}
     for span in spans:
         ends[span.state].append((span.start_s, span.end_s))
-    del ends[next(iter(ends))]  # of those that are full
+    del ends[next(iter(ends))]  # full ISRs are not drawn
     times = np.unique([0.0, *(at for pairs in ends.values() for pair in pairs for at in pair)])
     counts = np.array([_at_once(times, pairs) for pairs in ends.values()])
     colours = [state_colour(state) for state in ends]
     labels = [state if pairs else "" for state, pairs in ends.items()]
     areas = ax.stackplot(times, counts, colors=colours, labels=labels, step="post")
     areas[-1].set(hatch="////", edgecolor=style.GREY, linewidth=0)
-    total = counts.sum(axis=0)  # its outline, for a minute of a week is narrower than a pixel
+    total = counts.sum(axis=0)  # the outline keeps short spans visible
     ax.plot(times, total, color=style.GREY, linewidth=0.8, drawstyle="steps-post", zorder=0)
     ax.set(ylabel="partitions", ylim=(0, max(1.0, 1.15 * float(total.max()))))
     style.legend_below(ax)
@@ -184,7 +184,7 @@ def stack(ax: Axes, spans: Iterable[Span]) -> np.ndarray:
 
 
 def _at_once(times: np.ndarray, spans: Sequence[tuple[float, float]]) -> np.ndarray:
-    """How many of the spans each of these moments lies in: int64[time]."""
+    """The number of spans at each of these moments: int64[time]."""
     starts, ends = np.sort(np.array(spans).reshape(-1, 2), axis=0).T
     return np.searchsorted(starts, times, "right") - np.searchsorted(ends, times, "right")
 

@@ -1,4 +1,4 @@
-"""The colours of every picture, and nothing else: a page without matplotlib draws with them."""
+"""The colours of every figure, and nothing else, because pages without matplotlib use them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STATES = {
     "leads": "#2F4B7C",
     "in sync": "#7FB8A4",
     "out": VERMILION,
-    "stale": "#E3C567",  # knows something that is no longer true
+    "stale": "#E3C567",  # acts on outdated information
     "waits": "#9CC3D5",
     "away": "#666666",  # a broker that is down or does not answer
     "not known": "#EEEEEE",

@@ -1,8 +1,7 @@
-"""Widgets around the figures: a slider through a run, and any figure redrawn as values change.
+"""Widgets for figures: a slider through a run, and figures redrawn as values change.
 
-With a kernel, JupyterLab shows the widget. Beside it, in the same output, stands a player
-(`show/player.py`), made when the cell ran: what a page, a stored notebook and a front end without
-widgets show.
+With a kernel, JupyterLab shows the widget. The same output has a player (`show/player.py`), built
+when the cell ran, for pages, stored notebooks and front ends without widgets.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from isrlab.world import words
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
 
-MOST_STEPS = 60  # of a run, shown one by one
-MOST_VIEWS = 24  # of a player, unless it is a run's
+MOST_STEPS = 60  # of a run, shown individually
+MOST_VIEWS = 24  # of a player, except for runs
 NO_WIDGETS = "A control: to move it, open the notebook where Jupyter widgets or HTML can be shown."
 Drawn = Figure | Axes | PlayerImage
 _LOOK: dict[str, Any] = {
@@ -43,7 +42,7 @@ _LOOK: dict[str, Any] = {
 def step_slider(run: Run) -> widgets.VBox:
     """A slider through every step of a run: the message, and the replicas after it.
 
-    Of a run with more than MOST_STEPS steps, those that change the picture.
+    For a run with more than MOST_STEPS steps, only those that change the picture.
     """
     frames = _steps(run)
     look = common_look(frames)
@@ -65,7 +64,7 @@ def choice(
     value: float | None,
     form: Callable[[float], str] = "{:,}".format,
 ) -> widgets.SelectionSlider:
-    """A slider over fixed values that moves by mouse or arrow keys and speaks when released."""
+    """A slider over fixed values, for mouse or arrow keys, that reports its value when released."""
     values = sorted({*options, value} if value is not None else {*options})
     names = [(form(option), option) for option in values]
     return widgets.SelectionSlider(
@@ -74,7 +73,7 @@ def choice(
 
 
 class Number(widgets.BoundedFloatText):
-    """A number to type, from `min` to `max`; `stops` are the values that a player has of it."""
+    """A number to type, from `min` to `max`; `stops` are its values in a player."""
 
     def __init__(self, description: str, stops: Sequence[float], **limits: Any) -> None:
         super().__init__(description=description, **_LOOK | limits)
@@ -89,12 +88,12 @@ def pick(description: str, options: Sequence[Any], value: Any) -> widgets.Dropdo
 
 
 class LiveFigure(widgets.VBox):
-    """Controls above a picture that is drawn of their values, again whenever there is a new one.
+    """Controls above a figure, which is redrawn whenever a value changes.
 
-    A view that is drawn may have a caption. Where the kernel is gone a player does the same: it
-    has a view of each combination of values; if these are more than `most`, of evenly chosen ones.
-    With `one_by_one` it has each value of each control, while the others stand as at first. Values
-    that do not go together are refused in the caption.
+    A view may have a caption. Without a kernel a player takes over: it has a view for each
+    combination of values, or for evenly chosen ones if there are more than `most`. With
+    `one_by_one` it has each value of each control, with the others at their initial values.
+    Contradictory values are refused in the caption.
     """
 
     def __init__(
@@ -126,7 +125,7 @@ class LiveFigure(widgets.VBox):
         self.caption.value = f'<pre style="white-space: pre-wrap">{lines}</pre>' if lines else ""
 
     def player(self) -> str:
-        """The HTML of the player; all its views are drawn now."""
+        """The HTML of the player, with all its views."""
         axes = [_options(control) for control in self.inputs]
         values = [control.value for control in self.inputs]
         if not self.one_by_one:
@@ -153,7 +152,7 @@ class LiveFigure(widgets.VBox):
         return player(sliders, [self._view(chosen) for chosen in choices], self.one_by_one)
 
     def _view(self, chosen: Sequence[tuple[str, Any]]) -> PlayerImage:
-        """What is drawn of these (name, value) of the controls; the caption also names them."""
+        """The view for these (name, value) pairs of the controls; the caption also names them."""
         pairs = zip(self.inputs, chosen, strict=True)
         values = ", ".join(f"{control.description} {name}" for control, (name, _) in pairs)
         try:
@@ -163,7 +162,7 @@ class LiveFigure(widgets.VBox):
         return replace(view, caption=f"{values}\n{view.caption}".strip())
 
     def _ipython_display_(self) -> None:
-        """The widget and a still picture immediately; later the player in place of the picture."""
+        """Show the widget and a still picture first; later the player replaces the picture."""
         widget = self._repr_mimebundle_()
         image = base64.b64encode(self.picture.value).decode()
         still = {"text/plain": NO_WIDGETS, "image/png": image}
@@ -185,7 +184,7 @@ def _options(control: widgets.Widget) -> dict[str, Any]:
 
 
 def _thinned(axis: dict[str, Any], count: int, kept: Any) -> dict[str, Any]:
-    """Values of an axis as evenly as can be, `kept` among them."""
+    """Values of an axis, spaced evenly, with `kept` among them."""
     last, place = len(axis) - 1, [*axis.values()].index(kept)
     chosen = {round(n * last / max(count - 1, 1)) for n in range(count)}
     if place not in chosen:
@@ -194,8 +193,7 @@ def _thinned(axis: dict[str, Any], count: int, kept: Any) -> dict[str, Any]:
 
 
 def pictured(drawn: Drawn, caption: str = "") -> PlayerImage:
-    """A picture as PNG, quick to make, not small, and the text that stands for it; the figure is
-    closed."""
+    """A figure as an uncompressed PNG with its alt text; closes the figure."""
     if isinstance(drawn, PlayerImage):
         return drawn
     figure = drawn.get_figure(root=True) if isinstance(drawn, Axes) else drawn
@@ -207,7 +205,7 @@ def pictured(drawn: Drawn, caption: str = "") -> PlayerImage:
 
 
 def _steps(run: Run) -> list[Frame]:
-    """The steps worth a look: those after the set-up that carry a message or change something."""
+    """The relevant steps: those after the set-up that carry a message or change something."""
     frames = run.frames[run.first_frame :]
     steps = frames[:1] + [
         frame
@@ -221,7 +219,7 @@ def _steps(run: Run) -> list[Frame]:
 
 
 def _visible(frame: Frame) -> Hashable:
-    """What the picture of a frame depends on: all that a story shows, and followers as their
+    """Everything that the picture of a frame shows: the story's parts, and the followers as their
     leader knows them."""
     leaders = [broker.role for broker in frame.brokers.values() if isinstance(broker.role, Leader)]
     ends = [remote.log_end_offset for leader in leaders for remote in leader.remotes]

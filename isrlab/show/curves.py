@@ -1,7 +1,7 @@
-"""Numbers against numbers: curves with bands, bars, ticks, points.
+"""Plots of numbers: curves with bands, bars, ticks, points.
 
-Each takes plain sequences under their names and a title that says what they show, and returns the
-Axes. Colours and markers come from the names (`style.looks`): a version looks the same everywhere.
+Each takes named sequences and a title with the finding, and returns the Axes. Colours and markers
+come from the names (`style.looks`), so a version looks the same everywhere.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def plot_curves(
     for name, curve in curves.items():
         colour, marker = curve.look or chosen[name]
         points: dict[str, Any] = {"marker": marker}
-        if len(curve.x) > 60:  # too many for markers on a line; of a cloud, small and pale
+        if len(curve.x) > 60:  # too many for markers; a cloud is small and pale
             points = {} if curve.style else {"marker": marker, "markersize": 3, "alpha": 0.45}
         if curve.low is not None and curve.high is not None:
             ax.fill_between(
@@ -147,10 +147,10 @@ def plot_ticks(
     ranges: Mapping[str, tuple[float, float]] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Single measurements: a tick for each, in rows, each row's groups beside each other.
+    """Single measurements: a tick for each, in rows, with the groups of a row side by side.
 
-    A group without a name has the row's colour. `ranges` are shaded: between which a rule says that
-    they lie (default: the measured ones).
+    A group without a name has the row's colour. `ranges` are shaded: the bounds that a rule gives
+    (default: the measured ones).
     """
     ax = ax or style.axes(9.0, 1.1 + 0.5 * max(len(rows), 2))
     groups = list(dict.fromkeys(group for row in rows.values() for group in row))

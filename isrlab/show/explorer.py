@@ -1,9 +1,9 @@
-"""The explorer in a notebook: the reader takes the next step, two versions play it side by side.
+"""The explorer in a notebook: the reader takes the next step, two versions play it.
 
-Theory of operation. What is shown is made in `explorer_view`; here it is a widget. The front end,
-`explorer.js`, sends back what the reader chose, and decides nothing. The row of all versions is
-made after the pictures have gone out, so that a click does not wait for it. Where the kernel is
-gone, a page stands in its place: the tree, and a picture of each step.
+Theory of operation. `explorer_view` describes the content; this module is the widget. The front
+end, `explorer.js`, sends back the reader's choice, and decides nothing. The row of all versions is
+computed after the pictures were sent, so that a click does not wait for it. Without a kernel, a
+static page takes its place: the tree, and a picture of each step.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from isrlab.world.exploring import Exploration
 
 
 class Explorer(anywidget.AnyWidget):
-    """A scenario that is open, by the rules of one or two versions; see `Exploration`."""
+    """An open scenario under the rules of one or two versions; see `Exploration`."""
 
     _esm = Path(__file__).with_name("explorer.js")
     _css = Path(__file__).with_name("explorer.css")
@@ -47,7 +47,7 @@ class Explorer(anywidget.AnyWidget):
 
 
 def page_of(story: Exploration) -> str:
-    """The storyboard to its end, as HTML without scripts; where it stands is open."""
+    """The storyboard as HTML without scripts, with the current step open."""
     steps, first = story.path(story.current), story.versions[0]
     while following := story.tree[steps[-1]].last:
         steps.append(following)

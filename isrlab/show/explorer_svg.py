@@ -1,7 +1,7 @@
-"""The explorer's pictures: replicas and messages as SVG, made of frames alone, without matplotlib.
+"""The explorer's pictures: replicas and messages as SVG, from frames alone, without matplotlib.
 
-They mean what `replicas` and `messages` mean with the same signs. A picture is shapes and text, and
-a front end takes nothing else from it; whatever a scenario names is escaped.
+Their signs mean the same as in `replicas` and `messages`. A picture has only shapes and text; names
+from a scenario are escaped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from isrlab.world import words
 from isrlab.world.frames import Fault, Frame
 
 MOST_OFFSETS = 8  # of a log, the last ones
-MOST_ARROWS = 12  # of a step; what a step repeats is drawn once
+MOST_ARROWS = 12  # of a step; repetitions are drawn once
 _LEFT, _BOX, _ROW, _LANE, _LINE = 118, 46, 64, 108, 30  # in pixels
 _PLUMBING = {"UpdateMetadata", "Disconnected"}
 
@@ -113,7 +113,7 @@ def _leads(broker: Broker) -> bool:
 
 
 def draw_messages(steps: Iterable[tuple[str, Sequence[Frame]]], look: Palette) -> str:
-    """What each step, named by its line, sent from machine to machine; time goes downwards."""
+    """The messages between machines in each step, which is named by its line; time goes down."""
     drawn = [(line, _arrows(frames)) for line, frames in steps]
     frames = [frame for _, arrows in drawn for frame, _ in arrows]
     machines = sorted(
@@ -136,7 +136,7 @@ def draw_messages(steps: Iterable[tuple[str, Sequence[Frame]]], look: Palette) -
 
 
 def _arrows(frames: Sequence[Frame]) -> list[tuple[Frame, int]]:
-    """The messages of a step, each with how often it came; the first ones."""
+    """The first messages of a step, each with its number of occurrences."""
     counts: dict[tuple[object, ...], int] = {}
     first: dict[tuple[object, ...], Frame] = {}
     for frame in frames:

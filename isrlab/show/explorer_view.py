@@ -1,9 +1,9 @@
-"""What the explorer shows, as numbers and text: one description for every front end.
+"""The explorer's content as numbers and text: one description for every front end.
 
-Theory of operation. `Exploration` knows what was tried; here it becomes a description (`view_of`)
-that the front end, `explorer.js`, turns into buttons, pictures and a tree. What the reader chooses
-comes back to `heed`. A widget (`explorer`) and a page without a kernel (`isrlab.page`) differ in
-how they carry both. Nothing here needs matplotlib: it runs in a browser.
+Theory of operation. `Exploration` holds the steps; `view_of` describes them, and the front end,
+`explorer.js`, turns the description into buttons, pictures and a tree. The reader's choice comes
+back to `heed`. A widget (`explorer`) and a page without a kernel (`isrlab.page`) differ only in the
+transport. Nothing here needs matplotlib, so it runs in a browser.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WORDS = colours.OUTCOMES | {"impossible": colours.WHITE}
 
 
 def heed(story: Exploration, asked: Mapping[str, Any]) -> tuple[Exploration, str]:
-    """Do what the reader chose; where it stands now, and what was wrong. A wrong line or text
+    """Apply the reader's choice; returns the exploration and the error. A wrong line or text
     changes nothing."""
     try:
         match asked:
@@ -66,7 +66,7 @@ def view_of(story: Exploration, problem: str = "") -> dict[str, Any]:
 
 
 def _said(story: Exploration, differs: int | None) -> str:
-    """What a screen reader hears after a step."""
+    """The text for a screen reader after a step."""
     parts = [story.tree[story.current].line or "The start."]
     for version in story.versions:
         why = story.problem(version, story.current)
@@ -95,7 +95,7 @@ def actions_of(run: Run) -> list[dict[str, Any]]:
 
 
 def panel_of(story: Exploration, version: str) -> dict[str, Any]:
-    """A version's pictures where the reader stands, and the text that stands for them."""
+    """A version's pictures of the current step, with their alt texts."""
     here, run = story.current, story.run(version)
     parent = story.run(version, story.tree[here].parent)
     steps = [step for step in story.path(here) if step][-MOST_SHOWN:]
@@ -128,6 +128,6 @@ def node_of(story: Exploration, number: int, differs: int | None) -> dict[str, A
 
 
 def cells_of(story: Exploration, step: int | None = None) -> list[dict[str, str]]:
-    """How the steps so far end in every version, and the colour of that."""
+    """The outcome of the steps so far in every version, with its colour."""
     ends = [(version.name, story.word(version.name, step)) for version in PRESETS.values()]
     return [{"version": name, "word": word, "colour": _WORDS[word]} for name, word in ends]

@@ -1,8 +1,8 @@
-"""A scenario as one moving picture, without a script, and small pictures for a first page.
+"""A scenario as one animated picture without a script, and small pictures for the first page.
 
-Theory of operation. All frames lie upon each other in one SVG, and CSS shows each in its turn, in a
-page as well as in an image. Where a page has the numbers of the frames above the picture, choosing
-one stops it there. A reader who asks for less motion sees the last frame.
+Theory of operation. All frames are layers of one SVG, and CSS shows them in turn, in a page as well
+as in an image. If a page has the numbers of the frames above the picture, choosing one stops there.
+Readers who prefer reduced motion see the last frame.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def _legend() -> list[str]:
 
 
 def style_sheet(count: int = 0) -> str:
-    """The style sheet: dark colours, and the turns of so many frames. The last one is what remains
-    without motion."""
+    """The style sheet: dark colours, and the animation of `count` frames. Without motion the last
+    one is shown."""
     dark = "".join(f'[fill="{light}"]{{fill:{to}}}' for light, to in DARK.items())
     dark += "".join(f'[stroke="{light}"]{{stroke:{to}}}' for light, to in DARK.items())
     turns = "".join(

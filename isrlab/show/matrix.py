@@ -1,4 +1,4 @@
-"""A word in each field of a table: what happened to a schedule (row) in a version (column)."""
+"""A table with a word in each field: the outcome of a schedule (row) in a version (column)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def plot_matrix(
 ) -> Axes:
     """A field for each row and column: a word in the word's colour, or a text and such a word.
 
-    `colours` are those of words that `style.OUTCOMES` does not know, `legend` says what they mean;
-    `size` is the width and height of a field in inches; `is_upright` turns the heads of columns.
+    `colours` are for words outside `style.OUTCOMES`, and `legend` explains them; `size` is the
+    width and height of a field in inches; `is_upright` turns the heads of columns.
     """
     rows, columns = list(cells), list(next(iter(cells.values())))
     texts = [cell if isinstance(cell, str) else cell[0] for row in cells.values()
@@ -64,7 +64,7 @@ def plot_matrix(
 
 
 def outcome_finding(outcomes: Mapping[str, Mapping[str, str]]) -> str:
-    """Up to which version something bad happens, and from which on everything is safe."""
+    """The last version with a bad outcome, and the first from which everything is safe."""
     columns = list(next(iter(outcomes.values())))
     bad = _last_with(outcomes, {"lost", "diverged"})
     if bad is None:
@@ -78,6 +78,6 @@ def outcome_finding(outcomes: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def _last_with(outcomes: Mapping[str, Mapping[str, str]], words: set[str]) -> int | None:
-    """The place of the last column in which any row has one of the words."""
+    """The index of the last column in which any row has one of the words."""
     hits = [i for row in outcomes.values() for i, word in enumerate(row.values()) if word in words]
     return max(hits, default=None)

@@ -1,4 +1,4 @@
-"""One follower in and out of the stored ISR: a row for each run, of its last replica."""
+"""One follower in and out of the stored ISR: a row for each run, for its last replica."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who said what to whom: arrows between lanes, time downwards, not to scale."""
+"""Messages between machines: arrows between lanes, time downwards, not to scale."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from isrlab.world import words
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
 
-# What a reader of a story need not see
+# Messages that a story leaves out
 ZOOKEEPER = -2  # a lane of its own
 _PLUMBING = {"RegisterBroker", "UpdateMetadata", "Disconnected"}
 
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """A message from lane to lane; `news` is what it changed there, `when` stands at the left."""
+    """A message from lane to lane; `news` is its effect there, `when` is drawn at the left."""
 
     source: int
     target: int
@@ -33,15 +33,15 @@ class Arrow:
     news: str = ""
     when: str = ""
     was_lost: bool = False
-    is_inner: bool = False  # something that the model does within one step
+    is_inner: bool = False  # within one step of the model
 
 
 def plot_arrows(
     arrows: Sequence[Arrow], title: str, *, lanes: Mapping[int, str] | None = None
 ) -> Axes:
-    """Arrows in the colours of who sent them. `lanes`: machine -> name, from left to right.
+    """Arrows in the colours of their senders. `lanes`: machine -> name, from left to right.
 
-    What a message says stands above its arrow, what it changed beyond the arrow's head.
+    The content of a message is above its arrow, and its effect beyond the arrow's head.
     """
     machines = {each for arrow in arrows for each in (arrow.source, arrow.target)}
     order = sorted(machines, key=lambda each: m.CONTROLLER + 0.5 if each == ZOOKEEPER else each)
@@ -119,8 +119,8 @@ def plot_messages(run: Run, *, first: int = 0, last: int | None = None) -> Axes:
 
 
 def arrows_of(frame: Frame, has_zookeeper: bool) -> list[Arrow]:
-    """A message as arrows. Up to 2.6 the leader writes the ISR into ZooKeeper, and leaves a notice
-    of it there, which makes a watch of the controller fire."""
+    """A message as arrows. Up to 2.6 the leader writes the ISR and a notification into ZooKeeper,
+    which triggers a watch of the controller."""
     text = " ".join(words.describe(frame.message, frame.controller.version).split())
     arrow = Arrow(frame.source, frame.target, text, was_lost=frame.was_lost)
     kind = type(frame.message).__name__
@@ -138,7 +138,7 @@ def arrows_of(frame: Frame, has_zookeeper: bool) -> list[Arrow]:
 
 
 def _changes(before: Frame, after: Frame) -> str:
-    """What a message changed at its target: LEO, HW, ISR."""
+    """The changes at the target of a message: LEO, HW, ISR."""
     old, new = before.brokers.get(after.target), after.brokers.get(after.target)
     if old is None or new is None:
         return ""
@@ -154,7 +154,7 @@ def _changes(before: Frame, after: Frame) -> str:
 
 
 def _finding(frames: Sequence[Frame]) -> str:
-    """Who truncated what; else how long the followers took to learn the high watermark."""
+    """The truncations; without any, how long the followers took to learn the high watermark."""
     for before, after in pairwise(frames):
         for number, log in after.disks.items():
             was, end = before.disks.get(number, log).log_end_offset, log.log_end_offset
@@ -173,7 +173,7 @@ def _finding(frames: Sequence[Frame]) -> str:
 
 
 def high_watermark_delays(frames: Sequence[Frame]) -> list[int]:
-    """For each new high watermark of the leader, ms until every live replica has it, if it does."""
+    """For each new high watermark of the leader, ms until every live replica has it, if all do."""
     leader, delays = frames[-1].controller.leader, list[int]()
     for place, (before, after) in enumerate(pairwise(frames), start=1):
         goal = after.disks[leader].high_watermark

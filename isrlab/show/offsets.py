@@ -1,7 +1,7 @@
 """Offsets in time: log end offsets solid, high watermark dashed, ISR as bands below.
 
-`offsets_of` takes them from a scenario's run, as its leader knows them; a fleet gives the same
-numbers from its own samples. Times are in s since the start.
+`offsets_of` takes them from a scenario's run, as the leader knows them; a fleet has the same
+numbers in its samples. Times are in s since the start.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def isr_of(run: Run) -> list[IsrSpan]:
 
 
 def isr_finding(spans: Sequence[IsrSpan]) -> str:
-    """Who left, when, who came back, in one sentence."""
+    """The replicas that left, when, and those that came back, in one sentence."""
     parts = []
     for before, after in pairwise([span for span in spans if span.end_ms > 0]):
         gone, back = sorted({*before.isr} - {*after.isr}), sorted({*after.isr} - {*before.isr})
@@ -79,7 +79,7 @@ def isr_finding(spans: Sequence[IsrSpan]) -> str:
 
 
 def plot_offsets(data: Offsets, title: str | None = None, *, ax: Axes | None = None) -> Axes:
-    """Log end offsets, high watermark, what is not committed (hatched), and the ISR below."""
+    """Log end offsets, high watermark, uncommitted records (hatched), and the ISR below."""
     ax = ax or style.axes(9.5, 3.6)
     times = np.asarray(data.times_s, float)
     top = float(max(np.max(data.log_end_offset), 1))
@@ -91,7 +91,7 @@ def plot_offsets(data: Offsets, title: str | None = None, *, ax: Axes | None = N
     lines = {data.leader: data.log_end_offset, **data.ends}
     for place, (broker, values) in enumerate(lines.items()):
         role = "leader" if broker == data.leader else "as its leader knows it"
-        width = (4.5, 2.2, 1.2)[min(place, 2)]  # the leader's shows beside a follower's on it
+        width = (4.5, 2.2, 1.2)[min(place, 2)]  # so that coinciding lines stay visible
         ax.plot(times, values, color=style.broker_colour(broker), drawstyle="steps-post",
                 linewidth=width, label=f"LEO of {broker} ({role})")  # fmt: skip
     ax.plot(times, data.high_watermark, color=style.INK, linewidth=1.3, linestyle=_DASHED,

@@ -1,9 +1,9 @@
 """Pictures that a reader moves through without a kernel, in a page or in a stored notebook.
 
-Theory of operation. What a control can show is drawn once, when its cell runs, and embedded as PNG
-of few colours. One script, `player.js`, turns this into sliders; it reads numbers and text and sets
-pictures, nothing else. A report's page lets the browser run this very script, known by its hash,
-and no other. Where no script runs, one picture stands there, and a list that opens with the others.
+Theory of operation. All views of a control are drawn once, when its cell runs, and embedded as PNG
+with few colours. One script, `player.js`, turns them into sliders; it only reads numbers and text
+and sets pictures. A report's page allows the browser to run only this script, by its hash. Without
+scripts there is one picture, and a list that opens with the others.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from PIL import Image
 
 SCRIPT = Path(__file__).with_name("player.js").read_text(encoding="utf-8")
 _COLOURS = 32
-_BY_COLOUR = Image.Quantize.FASTOCTREE  # the others take a legend's small orange for its vermilion
+_BY_COLOUR = Image.Quantize.FASTOCTREE  # other methods confuse small areas of orange and vermilion
 _CAPTION = "font-family: monospace; white-space: pre-line"
 
 
 @dataclass(frozen=True)
 class Slider:
-    """The names of the values that a reader can choose, and where the slider stands at first."""
+    """The names of the values to choose from, and the initial position."""
 
     name: str
     values: Sequence[str]
@@ -35,7 +35,7 @@ class Slider:
 
 @dataclass(frozen=True)
 class PlayerImage:
-    """What is shown for one choice: a PNG, its text for who does not see it, and lines below."""
+    """The view for one choice: a PNG, its alt text, and lines below."""
 
     png: bytes
     alt: str
@@ -48,13 +48,13 @@ def player(
     """The HTML of a player: `views` of all combinations, the last slider first to change; with
     `one_by_one` of each slider's values in turn, for which the others go back to where they stood.
 
-    The picture without scripts is the last, or where the sliders stand if not at their starts.
+    The picture without scripts is the last, or that of the initial positions if these are set.
     """
     start = sliders[0].at
     for slider in () if one_by_one else sliders[1:]:
         start = start * len(slider.values) + slider.at
     still = views[start if one_by_one else start or -1]
-    pictures = {view.png: view for view in [still, *views]}  # each once, that one first
+    pictures = {view.png: view for view in [still, *views]}  # each once, the still one first
     places = {png: place for place, png in enumerate(pictures)}
     data = {
         "sliders": [vars(slider) for slider in sliders],

@@ -1,5 +1,5 @@
-"""The logs of all replicas at one moment, and a scenario block by block, alone or beside what
-real brokers had at the end of the same blocks."""
+"""The logs of all replicas at one moment, and a scenario block by block, alone or next to the state
+of real brokers after the same blocks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from isrlab.world.frames import Frame
 from isrlab.world.script import Run
 
 MOST_OFFSETS = 16  # drawn of a log; older ones are left out
-MOST_OF_STORY = 8  # in all panels of a story; a longer one has other offsets in each
+MOST_OF_STORY = 8  # in all panels of a story; in a longer one each panel has its own offsets
 MOST_EPOCHS = 3  # of a cache; earlier ones are left out
 _DASHED = (0, (2, 1.4))
 _ARROW = {"arrowstyle": "->", "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0}
@@ -41,12 +41,11 @@ def plot_replicas(
 
     Hatched records are at or above their replica's high watermark. Triangles over the leader's log
     are the followers' end offsets as the leader knows them; the high watermark is the smallest of
-    those that count. A record outlined in red is another than the leader has at that offset. With
+    those that count. A record outlined in red differs from the leader's at that offset. With
     `before`, what changed since then is marked: arrows where an offset moved, records that are gone
     are crossed out. `epochs` draws each record's leader epoch and each replica's epoch cache
-    (default: as soon as there are several). `offsets` are the first and the end of those that are
-    drawn. With `inclusive`, the labels name the last offset instead of the next one, as some texts
-    do.
+    (default: if there are several). `offsets` are the first and the end of the drawn range. With
+    `inclusive`, the labels name the last offset instead of the next one, as some texts do.
     """
     ax = ax or style.axes(7.4, 0.8 + 0.72 * len(frame.disks))
     has_epochs = has_several_epochs(frame) if epochs is None else epochs
@@ -75,7 +74,7 @@ def _set_offsets(
     labels: Mapping[int, tuple[str, str, str]],
     offsets: tuple[int, int] | None,
 ) -> tuple[int, int, float]:
-    """The first and the end of the offsets that are drawn, and how many there are to an inch."""
+    """The first and the end of the drawn offsets, and their number per inch."""
     names = [(0.083 * len(name), *(0.063 * len(d) for d in details.split("\n")))
              for name, details, _ in labels.values()]  # fmt: skip
     left = 0.25 + max(max(widths) for widths in names)
@@ -84,7 +83,7 @@ def _set_offsets(
     grid = ax.get_gridspec()
     width = ax.figure.bbox.width / ax.figure.dpi / (grid.ncols if grid else 1)
     width -= 0.15 + left + right
-    if offsets is None:  # those whose names can be read
+    if offsets is None:  # those with legible names
         records = [log.records[-1:] for log in frames[0].disks.values()]
         longest = max((len(r.id) for last in records for r in last), default=2)
         start = max(start, end - max(2, int(width / (0.1 + 0.08 * longest))))
@@ -102,7 +101,7 @@ def _offsets(frames: Iterable[Frame]) -> tuple[int, int]:
 
 
 def has_several_epochs(frame: Frame) -> bool:
-    """There has been an election, in a version whose logs keep leader epochs."""
+    """Whether there was an election, in a version with leader epochs."""
     if frame.controller.version.epoch_entry == EpochEntry.NONE:
         return False
     epochs = {broker.leader_epoch for broker in frame.brokers.values() if broker.role}
@@ -133,7 +132,7 @@ def _draw_label(ax: Axes, row: int, x: float, label: tuple[str, str, str]) -> No
 def _label(
     frame: Frame, number: int, has_epochs: bool, before: Frame | None
 ) -> tuple[str, str, str]:
-    """A replica's name and role, what else there is to say, and its colour."""
+    """A replica's name, role and remarks, and its colour."""
     broker, old = frame.brokers.get(number), before.brokers.get(number) if before else None
     role, was = broker and broker.role, old and old.role
     name, details = f"{number}  {'dead' if broker is None else 'no replica'}", []
@@ -194,15 +193,15 @@ def _draw_box(ax: Axes, row: int, offset: int, **look: Any) -> None:
 
 
 def _write(ax: Axes, row: int, offset: int, text: str, colour: str) -> None:
-    """Into a record's box."""
+    """Write into a record's box."""
     back = {"facecolor": style.WHITE, "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
     ax.text(offset + 0.5, row, style.plain(text), ha="center", va="center", fontsize=8.5,
             color=colour, linespacing=1.0, bbox=back)  # fmt: skip
 
 
 def _draw_marks(ax: Axes, row: int, broker: Broker, view: tuple[int, bool, Broker | None]) -> None:
-    """LEO solid, HW dashed, arrows from where they were; on a leader, where it believes its
-    followers to be."""
+    """LEO solid, HW dashed, arrows from their former places; on a leader, its followers' end
+    offsets as it knows them."""
     start, inclusive, old = view
     log, colour = broker.log, style.broker_colour(broker.id)
     end, high_watermark = log.log_end_offset, log.high_watermark
@@ -216,7 +215,7 @@ def _draw_marks(ax: Axes, row: int, broker: Broker, view: tuple[int, bool, Broke
     )
     for x, old_x, text, (far, near), shade, width, line in marks:
         y, is_back = row + 0.97 * near, start < x < old_x
-        if x >= start:  # a little to the left where the other line is, so that both are seen
+        if x >= start:  # slightly to the left of the other line, so that both are visible
             beside = _beside(ax, -3 * (near < 0 and end == high_watermark))
             ax.plot([x, x], [row + far, row + near], color=shade, linewidth=width, linestyle=line,
                     transform=beside)  # fmt: skip
@@ -239,7 +238,7 @@ def _beside(ax: Axes, points: float) -> Transform:
 
 
 def finding(frame: Frame) -> str:
-    """What the picture shows, in one sentence."""
+    """The finding of the picture, in one sentence."""
     leader = _leader(frame)
     if leader is None:
         return "No leader: nothing can be written or read"
@@ -264,15 +263,16 @@ def _replicas(numbers: Sequence[int], does: str, do: str) -> str:
 
 
 def _differs(log: Log, other: Log) -> bool:
-    """They hold different records at an offset that both have."""
+    """Whether they hold different records at the same offset."""
     start = max(log.log_start_offset, other.log_start_offset)
     end = min(log.log_end_offset, other.log_end_offset)
     return start < end and log.read(start, end) != other.read(start, end)
 
 
 def plot_story(run: Run) -> Figure:
-    """The replicas at the end of each block of a scenario, with its caption: the static twin of the
-    slider. Each panel marks what changed since the one before; one without a change is left out.
+    """The replicas at the end of each block of a scenario, with its caption: the static version of
+    the slider. Each panel marks what changed since the one before; one without a change is left
+    out.
     """
     shown = _panels(run)
     frames = [frame for frame, _ in shown]
@@ -287,7 +287,7 @@ def plot_story(run: Run) -> Figure:
     for place, (ax, (frame, caption)) in enumerate(zip(grid.flat, shown, strict=False)):
         before, title = frames[place - 1] if place else None, f"{place + 1}. {caption}"
         plot_replicas(frame, title, before=before, ax=ax, **look)
-        if place > 0:  # what the axis says, once
+        if place > 0:  # label the axis once
             ax.set_xlabel("")
     return style.headline(figure, story_finding(run))
 
@@ -297,8 +297,8 @@ def plot_beside(
     right: str = "On real brokers",
 ) -> Figure:  # fmt: skip
     """A row for each block (all, or those numbered from 1): on the left the engine, on the right
-    the brokers, one frame a block. What a leader knows of its followers is seen on the left only,
-    unless those on the `right` are no real brokers.
+    the brokers, one frame a block. What a leader knows of its followers is visible only on the
+    left, unless `right` is not real brokers.
     """
     numbers = blocks or range(1, len(run.blocks) + 1)
     ends = [(run.frames[run.blocks[n - 1].frames[1] - 1], real[n - 1]) for n in numbers]
@@ -311,13 +311,13 @@ def plot_beside(
             before = ends[row - 1][column] if row else None
             ax = grid[row, column]
             plot_replicas(frame, f"{row + 1}. {caption}", before=before, ax=ax, **look)
-            if row > 0:  # what the axis says, once
+            if row > 0:  # label the axis once
                 ax.set_xlabel("")
     return style.headline(figure, f"{story_finding(run)}. {name}")
 
 
 def common_look(frames: Sequence[Frame]) -> dict[str, Any]:
-    """What several pictures of one run have in common: whether epochs are drawn, which offsets."""
+    """Settings that the pictures of one run share: whether epochs are drawn, which offsets."""
     start, end = _offsets(frames)
     is_short = all(log.log_start_offset >= start for f in frames for log in f.disks.values())
     is_shared = is_short and end - start <= MOST_OF_STORY
@@ -326,8 +326,8 @@ def common_look(frames: Sequence[Frame]) -> dict[str, Any]:
 
 
 def _panels(run: Run) -> list[tuple[Frame, str]]:
-    """The moments of a story and their captions; a block that changes nothing adds its written
-    sentence to the one before."""
+    """The moments of a story and their captions; a block that changes nothing adds its sentence to
+    the previous one."""
     shown: list[tuple[Frame, str]] = []
     for block in run.blocks:
         if block.frames[1] <= run.first_frame:
@@ -342,14 +342,14 @@ def _panels(run: Run) -> list[tuple[Frame, str]]:
 
 
 def visible(frame: Frame) -> tuple[Hashable, ...]:
-    """All that a picture shows, but for what a leader knows of its followers."""
+    """Everything that a picture shows, except what a leader knows of its followers."""
     brokers = frame.brokers.values()
     marks = [(b.id, b.log.high_watermark, _label(frame, b.id, True, None)) for b in brokers]
     return (*marks, *((number, log.records) for number, log in frame.disks.items()))
 
 
 def story_finding(run: Run) -> str:
-    """What became of the records, in one sentence."""
+    """The fate of the records, in one sentence."""
     outcome = run.outcome
     if outcome.diverged:
         follower, offset = outcome.diverged[0]

@@ -1,4 +1,4 @@
-"""A rule as it stands in the package: a notebook shows the very lines that decided."""
+"""The source of a rule: a notebook shows the exact lines that decided."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One look for one thing in every figure: colours that a colour-blind reader tells apart.
+"""One style for all figures, with colours that colour-blind readers can distinguish.
 
-The log end offset is a solid line, the high watermark a dashed one, what is not committed is
+The log end offset is a solid line, the high watermark a dashed one, uncommitted records are
 hatched; a broker keeps its colour, a version its colour and marker, a state its colour, in every
 notebook. Sizes, fonts and spines are `isrlab.mplstyle`. Text that comes from logs or scripts is
 escaped: matplotlib would read a dollar sign as mathematics.
@@ -28,7 +28,7 @@ from isrlab.show.colours import *  # noqa: F403
 
 plt.style.use(Path(__file__).with_name("isrlab.mplstyle"))
 
-WIDTH = 9.2  # inches: as wide as a page shows a picture without making its text smaller
+WIDTH = 9.2  # inches: the widest that a page shows without scaling
 _CHARACTERS_PER_INCH = 12.5  # of a title
 
 MARKERS = ("o", "s", "D", "^", "v", "P")
@@ -79,7 +79,7 @@ def panels(
 
 
 class Picture(Figure):
-    """A figure that a notebook stores together with its titles, as the text that stands for it."""
+    """A figure that a notebook stores together with its titles as alt text."""
 
     def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
         png = print_figure(self, fmt="png", base64=True)
@@ -87,7 +87,7 @@ class Picture(Figure):
 
 
 def alt_text(figure: Figure) -> str:
-    """The titles of a figure, the finding first: what a reader who does not see it gets instead."""
+    """The titles of a figure, the finding first: for readers who do not see it."""
     titles = [figure.get_suptitle()]
     titles += [ax.get_title(loc="left") or ax.get_title() for ax in figure.axes]
     parts = [" ".join(title.split()).rstrip(".") for title in titles if title]
@@ -125,7 +125,7 @@ def _wrapped(title: str, ax: Axes, share: float) -> str:
 
 
 def legend_below(ax: Axes) -> None:
-    """The legend under the axes and their label, where it hides nothing."""
+    """Put the legend under the axes and their label, where it hides nothing."""
     handles, labels = ax.get_legend_handles_labels()
     if not handles:
         return
@@ -175,12 +175,12 @@ def limit(ax: Axes, y: float, text: str = "") -> None:
 
 
 def plain(text: object, most: int = 400) -> str:
-    """Text that matplotlib draws as it is: no formulas, no control characters, not too long."""
+    """Text to draw literally: no formulas or control characters, of limited length."""
     return printable(text, most).replace("\\", "\\\\").replace("$", r"\$")
 
 
 def printable(text: object, most: int = 400) -> str:
-    """Text without control characters, and not too long."""
+    """Text without control characters, limited in length."""
     shown = "".join(
         c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in str(text)
     )
@@ -188,7 +188,7 @@ def printable(text: object, most: int = 400) -> str:
 
 
 def listed(names: Sequence[object], most: int = 5) -> str:
-    """Names with commas; of many the first ones, and how many more."""
+    """Names with commas; if there are many, the first ones and the number of others."""
     shown = ", ".join(str(name) for name in names[:most])
     return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
 

@@ -1,4 +1,4 @@
-"""Tables for notebooks: every cell escaped, moments as UTC time, no more rows than one reads."""
+"""Tables for notebooks: every cell escaped, moments as UTC time, a limited number of rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 from IPython.display import HTML
 
 _MOMENTS = ("ts_ms", "from_ms", "to_ms", "left_ms", "back_ms", "asked_ms", "committed_ms")
-_NUMBERS = ("partition", "replica", "broker")  # of things, not counts
+_NUMBERS = ("partition", "replica", "broker")  # ids, not counts
 
 
 def table(rows: pd.DataFrame | Sequence[Mapping[str, Any]], most: int = 50) -> HTML:
@@ -26,7 +26,7 @@ def table(rows: pd.DataFrame | Sequence[Mapping[str, Any]], most: int = 50) -> H
 
 
 def html_table(data: pd.DataFrame) -> str:
-    """A DataFrame as an HTML table; whatever is in it is escaped."""
+    """A DataFrame as an HTML table, with escaped contents."""
     head = "".join(f"<th>{html.escape(_heading(str(name)))}</th>" for name in data.columns)
     rows = "".join(
         "<tr>" + "".join(f"<td>{html.escape(str(value))}</td>" for value in row) + "</tr>"

@@ -1,6 +1,6 @@
 """The table of all generations, as Markdown: one row for each rule, one column for each generation.
 
-Made from `KafkaVersion` and nothing else, so it cannot say what the engine does not do.
+Generated from `KafkaVersion` alone, so it cannot differ from the engine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Notebook 10: a loss of acknowledged records in Kafka 4.1 to 4.4, where, why, and what helps.
+"""Notebook 10: a loss of acknowledged records in Kafka 4.1 to 4.4, its causes, and repairs.
 
 Two rules of the KRaft controller meet. Eligible leader replicas (ELR, KIP-966) are computed without
-a look at the partition's new list of replicas, so a replica that a reassignment removed can stay
+checking the partition's new list of replicas, so a replica that a reassignment removed can stay
 eligible, or become so. And the number of replicas that caps `min.insync.replicas` is that of
 partition 0, for each partition of the topic. Both are switches of the engine, and so are their
 repairs, which no release has.

@@ -1,4 +1,4 @@
-"""Notebook 03: at which fetch a replica joins the ISR, and what producers wait meanwhile."""
+"""Notebook 03: at which fetch a replica joins the ISR, and how long producers wait until then."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Notebook 02: when a stalled follower leaves the ISR.
 
-`eviction_times` plays one stall many times, each begun at another moment; all else is drawn from
-runs that the notebook plays itself. Replica 2 is the follower in question.
+`eviction_times` plays one stall many times, from different moments; everything else comes from runs
+of the notebook itself. Replica 2 is the follower in question.
 """
 
 from __future__ import annotations

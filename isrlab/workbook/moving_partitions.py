@@ -1,4 +1,4 @@
-"""Moving partitions: how fast, under which throttle, and what a throttle does that stays behind.
+"""Moving partitions: how fast, under which throttle, and the effect of a forgotten throttle.
 
 A fourth broker joins three, and takes a follower's place in some partitions. Leaders and the new
 broker are throttled to one rate, as kafka-reassign-partitions.sh does it, for the partitions of a
@@ -47,7 +47,7 @@ ONE = SMALL.with_(
 
 
 class MoveResult(NamedTuple):
-    """What a reassignment took."""
+    """The cost of a reassignment."""
 
     done_s: list[float]  # of each partition that is done, from its start; ascending
     wait_s: float  # the longest of a produce with acks=all, at least
@@ -244,7 +244,7 @@ def back_after(
 
 
 def finding(config: FleetConfig, table: pd.DataFrame) -> str:
-    """What ends, how fast, the least throttle, how good the formula is, and what it costs."""
+    """Which moves end, how fast, the minimum throttle, the formula's error, and the cost."""
     bound, every = table[table["throttle"] > 0], moving(config)
     done, produced = bound[np.isfinite(bound["done_s"])], config.records_per_s * config.record_bytes
     parts = []

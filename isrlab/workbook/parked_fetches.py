@@ -115,7 +115,7 @@ def plot_waits(run: Run) -> Axes:
 def three_requests(
     wait_ms: int, reader: Reader = Reader.CONSUMER, open_transaction: int | None = None
 ) -> pd.DataFrame:
-    """Who is answered when, and by what: a follower, another reader, and a produce with acks=all.
+    """The answers to a follower, another reader, and a produce with acks=all: when, and why.
 
     Follower and reader wait at offset 3 from 0 ms on. At 20 ms the produce appends a record, at
     25 ms the follower's next fetch raises the high watermark to 4 and is parked.
@@ -164,7 +164,7 @@ def plot_wheels(timer: Timer, now_ms: int) -> Figure:
 
 
 def _moved(timer: Timer, moves: Sequence[Move]) -> str:
-    """What has moved since the picture before."""
+    """The tasks that moved since the previous picture."""
     ran = [f"{move.task.id} at {move.at_ms} ms" for move in moves if move.runs]
     fell = sorted({move.task.id for move in moves if not move.runs})
     parts = [f"runs: {style.listed(ran)}"] if ran else []

@@ -1,7 +1,7 @@
-"""Rolling restart: how long brokers need to come back, and when the next one may go down.
+"""Rolling restart: how long brokers take to recover, and when the next one may go down.
 
 Times are in seconds from when a broker is back. `share` is the load by what a fetcher thread can
-fetch: above 0, below 1, since at 1 there is no coming back (ValueError).
+fetch: above 0 and below 1, because at 1 a broker never recovers (ValueError).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Notebook 04: who stores an ISR change, who may refuse it, and when every broker knows of it.
+"""Notebook 04: where an ISR change is stored, what can refuse it, and when every broker knows.
 
 A broker knows of a change once the controller's metadata with it, or with a later one, has arrived.
 Up to 2.6 the leader writes ZooKeeper itself and announces the change later.
@@ -89,7 +89,8 @@ def churn_delays(version: str, minutes: int) -> list[float]:
 
 
 def plot_delays(measured: Mapping[str, Mapping[str, Sequence[float]]]) -> Axes:
-    """Until every broker knows, a tick for each change: rows are versions, colours are loads."""
+    """The delay until every broker knows, a tick for each change: rows by version, colours by
+    load."""
     rows, worst = {}, {}
     for version, loads in measured.items():
         rows[version] = {k: [min(max(ms, 1) / 1000, NEVER_S) for ms in v] for k, v in loads.items()}
@@ -115,7 +116,7 @@ def finding(waits: Sequence[float]) -> str:
     return "; ".join(parts)
 
 
-# Who said what to whom
+# Messages
 
 
 def plot_sequence(run: Run, from_ms: int = 0) -> Axes:
@@ -257,7 +258,7 @@ def plot_flow(run: Run) -> Axes:
 
 
 def _texts(run: Run, taken: Counter[str]) -> dict[str, str]:
-    """What the boxes say that is not the same in every version."""
+    """The texts of boxes that depend on the version."""
     errors = [f"{key[6:]} ×{n}" for key, n in taken.items() if key.startswith("error ")]
     version, texts = run.cluster.version, {"refused": "\n".join(["the ISR stays", *errors])}
     if run.cluster.version.writes_zookeeper:

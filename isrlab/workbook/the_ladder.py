@@ -1,12 +1,12 @@
-"""Notebook 11: the same schedules climb through every generation, and what each does to them.
+"""Notebook 11: the same schedules in every generation, and their outcomes.
 
-A cell is one run of one schedule under the rules of one version. To what became of the records
-(diverged, lost, offline, safe) two words are added for what became of the service: *stalled*, when
-the high watermark could move by its own rule but is not checked, and *flapping*, when a replica
-joins and leaves the ISR again and again.
+A cell is one run of one schedule under the rules of one version. The outcomes of the records
+(diverged, lost, offline, safe) are extended by two outcomes of the service: *stalled*, when the
+high watermark could move by its own rule but is not checked, and *flapping*, when a replica joins
+and leaves the ISR again and again.
 
-A bug is fixed where its own word no longer appears. Its schedule can end badly all the same: where
-logs no longer diverge, what an unclean election threw away is still lost.
+A bug is fixed where its own word no longer appears. Its schedule can still end badly: where logs no
+longer diverge, records discarded by an unclean election are still lost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from isrlab.show.matrix import plot_matrix
 from isrlab.world import scenario
 from isrlab.world.script import Run
 
-FLAPS = 2  # as often as this a replica joins and leaves again
+FLAPS = 2  # how often a replica joins and leaves again
 
 
 class Rung(NamedTuple):

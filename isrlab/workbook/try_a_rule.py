@@ -1,9 +1,9 @@
-"""Notebook 24: a rule is switched, or written anew, and judged before anybody ships it.
+"""Notebook 24: a rule is switched or rewritten, and judged before any release has it.
 
 A rule is tried in one of two ways. A switch is a release with other choices (`KafkaVersion.with_`).
 A rule of the reader's own replaces a function of `engine/rules.py` while a block runs (`own_rule`);
-the engine, the scenarios and the search call the rules by their module, so all of them hear it. The
-compiled kernel of the fleet knows switches only, and not every one: it says which.
+the engine, the scenarios and the search call the rules by their module, so all of them use it. The
+compiled kernel of the fleet supports only switches, and reports which.
 """
 
 from __future__ import annotations
@@ -114,11 +114,11 @@ def own_rule(**functions: Callable[..., Any]) -> Iterator[None]:
             setattr(rules, name, known[name])
 
 
-# What is known: scenarios, Kafka's own tests, what Kafka's own classes did
+# Known results: scenarios, Kafka's own tests, and Kafka's own classes
 
 
 class Notice(NamedTuple):
-    """What some rules make of all that is known; "" is what does not differ from Kafka."""
+    """The effect of rules on all known results; "" means no difference from Kafka."""
 
     scenarios: dict[str, tuple[str, list[str]]]  # how each ends, and what it prints
     cases: dict[str, str]  # of tests/cases; a wheel has none
@@ -305,7 +305,7 @@ def control(rule: str) -> controls.LiveFigure:
 
 
 def finding(idea: Proposal, rows: Sequence[Any], results: Mapping[str, SearchResult]) -> str:
-    """What a vote should know."""
+    """The summary for a vote on the proposal."""
     ends = [row for row in rows if row["ends"] != row["with_the_rule"]]
     before, after = (verdict(results[name]) for name in ("as released", "with the rule"))
     promise = idea.asked.split()[0].replace("_", " ")

@@ -1,4 +1,4 @@
-"""The claims on one page: who says what, the verdict by release, and the runs behind it.
+"""The claims on one page: the sources, the verdicts by release, and the runs behind them.
 
 Text from scenarios and logs is escaped in HTML, and plain in figures.
 """
@@ -101,7 +101,7 @@ def _pre(text: str) -> str:
 
 
 def finding() -> str:
-    """What became of all that the articles say."""
+    """A summary of the verdicts on all claims."""
     kinds = [statement.kind for statement in STATEMENTS]
     right, at_times, partly, wrong, noted = (kinds.count(kind) for kind in Kind)
     return (
@@ -112,7 +112,7 @@ def finding() -> str:
 
 
 def by_release() -> dict[str, dict[KafkaVersion, bool | None]]:
-    """Where each statement holds that does in some releases and not in others."""
+    """The releases in which each release-dependent statement holds."""
     return {
         f"{claim.number}  {s.says}": {version: _holds(s, version) for version in GENERATIONS}
         for claim in CLAIMS.values()

@@ -1,8 +1,8 @@
-"""What claims measure: when something happened in a run, what a log held, what a rule says.
+"""The measures of claims: times of events in a run, contents of logs, values of rules.
 
 Every public function is a measure: of a trial (a script in one release), and of the words and
-options of the line that asks. Times are milliseconds since the start of the run; `block` counts a
-script's blocks from 1, and without it the end of the run is meant. Of a list, claims see the range.
+options of the question's line. Times are milliseconds since the start of the run; `block` counts a
+script's blocks from 1, and the default is the end of the run. Claims see the range of a list.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from isrlab.world.frames import Event, Frame
 from isrlab.world.script import Run
 from isrlab.world.words import START_MS
 
-_play = lru_cache(maxsize=32)(scenario.play)  # a statement's runs, for the next statement
+_play = lru_cache(maxsize=32)(scenario.play)  # runs are shared by the statements
 _CAUSES = {
     "LeaderAndIsr": "its own high watermark",
     "ListOffsetsResponse": "its fetch was out of range",
@@ -31,7 +31,7 @@ _CAUSES = {
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A script in one release: what a measure is given."""
+    """A script in one release, the input of a measure."""
 
     release: str
     version: KafkaVersion
@@ -39,7 +39,7 @@ class Trial:
 
     @property
     def run(self) -> Run:
-        """The script, played. Raises ValueError if it cannot be."""
+        """The run of the script. Raises ValueError if it cannot be played."""
         if not self.script:
             raise ValueError("which script? script=NAME")
         return _play(self.script, version=self.version)
@@ -125,7 +125,7 @@ def _frame(trial: Trial, block: int | None) -> Frame:
 
 
 def high_watermark(trial: Trial, block: int | None = None) -> int:
-    """The leader's."""
+    """The leader's high watermark."""
     frame = _frame(trial, block)
     return frame.brokers[frame.controller.leader].log.high_watermark
 
@@ -167,7 +167,7 @@ def copies_when_acknowledged(trial: Trial, record: str) -> int:
 
 
 def fate_of(trial: Trial, broker: int) -> str:
-    """What becomes of a broker that was the leader, when it returns."""
+    """The fate of a returning broker that was the leader."""
     if _events(trial, "crash", broker=broker, by="halt:"):
         return "its broker stops"
     if trial.run.outcome.diverged:
@@ -211,7 +211,7 @@ def setting_name(trial: Trial, start: str, end: str) -> str:
 
 
 def owner_of(trial: Trial, setting: str) -> str:
-    """Who decides a setting: a field of the produce request, or of the topic's settings."""
+    """Where a setting is made: in the produce request, or in the topic's settings."""
     owners = {"producer": m.Produce, "topic or broker": Settings}
     return next(owner for owner, kind in owners.items() if setting in kind.__annotations__)
 

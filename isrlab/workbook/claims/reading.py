@@ -45,11 +45,11 @@ _GIVES = re.compile(r"^( *)gives: \|\n((?:\1 +.*\n)*)", re.MULTILINE)
 
 
 class ClaimError(ValueError):
-    """A claim that cannot be read or decided: file, where in it, what is wrong, what is valid."""
+    """A claim that cannot be read or decided: file, place, what is wrong, what is valid."""
 
 
 class Claim:
-    """A row of the table, read from its file: who says what, and how that is decided.
+    """A claim, read from its file: the source, the sentence, and how it is decided.
 
     Raises ClaimError with file, place, what is wrong and what is valid.
     """
@@ -63,11 +63,11 @@ class Claim:
         self._check("the head", head, _HEAD, _NEEDED)
         if head["theme"] not in THEMES:
             self._fail("theme", f"unknown theme {head['theme']!r}; known: {', '.join(THEMES)}")
-        self.sentence = head["claim"]  # what is claimed, in our words
+        self.sentence = head["claim"]  # the claim, rephrased
         self.theme = head["theme"]
         self.source = head["source"]  # article and section, or what is written about
-        self.run = head["run"]  # what is run to decide it
-        self.version = head.get("release", "")  # the release in which it is best seen
+        self.run = head["run"]  # the run that decides it
+        self.version = head.get("release", "")  # the release that shows it best
         self.shown = head.get("shown", [])  # the notebooks about it, without their numbers
         self.scripts: dict[str, str] = {}  # by name; that without one is the one to look at
         own = {"": head["script"]} if "script" in head else {}
@@ -92,7 +92,7 @@ class Claim:
 
     @property
     def rewritten(self) -> str:
-        """The file, with what its statements and its evidence give now."""
+        """The file, with the current verdicts and evidence."""
         outputs = [*(s.printed for s in self.statements), textwrap.fill(self.evidence, 98)]
         rest = iter(outputs)
         text, count = _GIVES.subn(
@@ -109,7 +109,7 @@ class Claim:
     def _check(
         self, where: str, given: Mapping[str, Any], known: Iterable[str], needed: Iterable[str]
     ) -> None:
-        """That something has all the keys that it needs, and no others than those known."""
+        """Check that all needed keys are given, and no unknown ones."""
         if unknown := [key for key in given if key not in known]:
             self._fail(where, f"unknown {unknown[0]!r}; known: {', '.join(known)}")
         if missing := [key for key in needed if key not in given]:
@@ -164,7 +164,7 @@ class Claim:
         return Assertion(says, [ClaimedCase(*case) for case in cases])
 
     def _ask(self, where: str, text: str, words: Mapping[str, str]) -> Callable[..., Answer]:
-        """What a line asks, in the claim's release or another; `words` are those for yes and no."""
+        """The answer to a line, in the claim's release or another; `words` stand for yes and no."""
         try:
             question = self._question(text)
         except ValueError as error:

@@ -1,7 +1,7 @@
-"""What claims measure in the logs of our own Kafka brokers: the release names a recording.
+"""Measures in the logs of recorded Kafka brokers: the release names a recording.
 
-Brokers were paused and killed at known times. A resumed leader does not know that it was away and
-goes by clocks that were stopped while it was: what it did then does not count as its own.
+Brokers were paused and killed at known times. A resumed leader does not know that it was paused and
+uses clocks that did not advance, so its first actions after that do not count.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EventRow = dict[str, Any]
 
 @cache
 def _rows(release: str, kind: str) -> list[EventRow]:
-    """What leaders wrote of the ISR, in order."""
+    """The leaders' lines about the ISR, in order."""
     rows = [row | {"detail": dict(row["detail"])} for row in recordings.events(release).to_pylist()]
     return [r for r in rows if r["kind"] == kind and "server.log" in r["detail"]["file"]]
 

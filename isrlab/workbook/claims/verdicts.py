@@ -1,9 +1,9 @@
-"""Verdicts: computed from what a source claims and what was measured, and from nothing else.
+"""Verdicts, computed only from a source's claims and the measured values.
 
-A claim is taken apart into statements, a statement into cases: in this release (or situation) the
+A claim is split into statements, and a statement into cases: in this release (or situation) the
 source claims one value, and the run gives another or the same. The verdict says which cases agree:
-all, none, those of some releases, those of some situations. What no run can decide is a matter of
-record, and says where it is written.
+all, none, those of some releases, those of some situations. A statement that no run can decide is a
+matter of record, and cites its source.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, eq=False)
 class ClaimedCase:
-    """What the source says of one release or situation, and what shows what is so there."""
+    """The source's value for one release or situation, and the measured one."""
 
     where: str
     claimed: Answer
@@ -49,7 +49,7 @@ class ClaimedCase:
 
 @dataclass(frozen=True, eq=False)
 class Assertion:
-    """One thing that a source says, with its cases; `says` is a few words."""
+    """A statement of a source, with its cases; `says` summarises it."""
 
     says: str
     cases: Sequence[ClaimedCase] = ()
@@ -87,7 +87,7 @@ class Assertion:
 
     @property
     def printed(self) -> str:
-        """The verdict, and what was measured where; releases that say the same are one line."""
+        """The verdict with the measured values; releases with the same value share a line."""
         rows = {case.where: case for case in self.cases}
         if self.is_by_release:
             groups = groupby(self.cases, key=lambda c: (c.claimed, c.measured))

@@ -1,7 +1,7 @@
-"""Notebook 18: the hours of a log again in the fleet, as they were and with other settings.
+"""Notebook 18: the hours of a log, replayed in the fleet as they were and with other settings.
 
-Where no log is given, the troubles are drawn instead, and there is nothing to hold the fleet
-against. A band is over seeds: the phase of the ISR check, the load, the speed of followers.
+Without a log, the faults are random, and there is nothing to compare the fleet with. A band is over
+seeds: the phase of the ISR check, the load, the speed of followers.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ COSTS = {  # of `Cost`
     "timed_out": "produces timed out",
 }
 DRAWN = ("missing_minutes", "waiting_minutes", "longest_wait_s")
-CLOSE = 0.2  # of what is seen: nearer than this the fleet reproduces it
+CLOSE = 0.2  # relative difference below which the fleet reproduces the log
 STEP_MS = 200
 
 
 def replay_logs(log_dir: str, base: FleetConfig, time_zone: str | None = None) -> LogReplay:
-    """The fleet that stands for a folder of logs; without one, `base` as it is.
+    """The fleet that replays a folder of logs; without one, `base` as it is.
 
-    Raises ValueError if there is nothing in the logs to play again.
+    Raises ValueError if the logs have nothing to replay.
     """
     if not log_dir:
         return LogReplay(base, ReplayOutcome([], Cost(0, 0, 0)), {}, 0)
@@ -55,7 +55,7 @@ def is_of_logs(real: LogReplay) -> bool:
 
 
 def is_reproduced(real: LogReplay, runs: Sequence[ReplayOutcome]) -> bool:
-    """The fleet's departures and time with a copy fewer are near, or around, what is seen."""
+    """Whether the fleet's departures and missing copies are close to the log's, or around them."""
     pairs = [
         (real.recorded.cost.evictions + real.recorded.cost.removals,
          [run.cost.evictions + run.cost.removals for run in runs]),
@@ -94,7 +94,7 @@ def plot_replay(real: LogReplay, runs: Sequence[ReplayOutcome], name: str = "") 
 
 
 def _out(absences: Sequence[Absence], times: np.ndarray) -> np.ndarray:
-    """How many are out at each moment, int64[n]."""
+    """The number of absent replicas at each moment, int64[n]."""
     starts = np.sort([a.start_ms for a in absences])
     ends = np.sort([a.end_ms for a in absences if a.end_ms is not None])
     return np.searchsorted(starts, times, "right") - np.searchsorted(ends, times, "right")
@@ -166,7 +166,7 @@ def _sentence(runs: dict[str, list[ReplayOutcome]]) -> str:
 
 
 def finding(real: LogReplay, runs: dict[str, list[ReplayOutcome]]) -> str:
-    """How well the fleet tells what was, and what the best change would have done."""
+    """How well the fleet reproduces the log, and what the best change would have done."""
     if not is_of_logs(real):
         return f"{_sentence(runs)}."
     seen, model = real.recorded.cost, runs["as it was"]

@@ -1,4 +1,4 @@
-"""A replay: from what logs show to a fleet with the same replicas and troubles.
+"""A replay of logs: a fleet with the same replicas and faults.
 
 A broker that left ISRs was stalled from the moment it had last caught up (logged since 3.x; else
 the time that all evictions allow, given the lag limit) until it was back. From the moment at which
@@ -7,7 +7,7 @@ it comes back, answered no fetches. The load is not in logs: it is a setting.
 
 Left out: elections (leaders stay where they were at first, and what happened to their own replicas
 does not count), partitions with another number of replicas than most, disks, throttles. `Cost` is
-measured alike in the record and in a fleet, so that their distance says how far to believe it.
+measured alike in the record and in a fleet, so that their difference shows how far to trust it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from isrlab.fleet.given import Pause, pauses_of, written
 from isrlab.fleet.layout import assignment
 from isrlab.logs.history.record import Record, about
 
-BEFORE_MS = 20_000  # that the fleet runs before the first trouble
-QUIET_MS = 10_000  # what begins so soon after another is one trouble of a broker
+BEFORE_MS = 20_000  # how long the fleet runs before the first fault
+QUIET_MS = 10_000  # absences this close are one fault of a broker
 MOST_PARTITIONS = 500
 
 
 class Cost(NamedTuple):
-    """What some troubles cost; None where it is not known. Minutes are partition-minutes."""
+    """The cost of faults; None if unknown. Minutes are partition-minutes."""
 
     evictions: float  # by leaders
     removals: float  # by the controller
@@ -43,23 +43,23 @@ class Cost(NamedTuple):
 
 
 class ReplayOutcome(NamedTuple):
-    """Who was out when, in ms since the start, and what it cost."""
+    """The absences, in ms since the start, and their cost."""
 
     absences: list[Absence]
     cost: Cost
 
 
 class LogReplay(NamedTuple):
-    """A fleet that stands for a record, and what the record shows of the same partitions."""
+    """A fleet that replays a record, and the recorded outcome of the same partitions."""
 
     config: FleetConfig
     recorded: ReplayOutcome
     brokers: dict[int, int]  # of the record -> of the fleet
-    left_out: int  # partitions that the fleet has not
+    left_out: int  # partitions that are not replayed
 
 
 def replay_of(record: Record, base: FleetConfig) -> LogReplay:
-    """The fleet with the replicas and troubles of a record; all else is `base`.
+    """The fleet with the replicas and faults of a record; everything else is from `base`.
 
     `base.lag_time_ms` is taken for the lag limit of the record. Raises ValueError if the record has
     no partition with several replicas, or no replica left any ISR.
@@ -94,7 +94,7 @@ def replay_of(record: Record, base: FleetConfig) -> LogReplay:
 
 
 def play(config: FleetConfig) -> ReplayOutcome:
-    """A fleet, simulated here and now."""
+    """Simulate a fleet in this process."""
     events = simulate_local(config)
     end_ms = config.duration_ms
     absences = exact.absences(events, end_ms)

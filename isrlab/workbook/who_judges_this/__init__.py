@@ -1,1 +1,1 @@
-"""Who judges what these notebooks say: Kafka's classes, the fleet's own scatter, the hunt."""
+"""What backs these notebooks' results: Kafka's classes, the fleet's scatter, the hunt."""

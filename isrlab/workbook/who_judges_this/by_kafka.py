@@ -1,4 +1,4 @@
-"""What Kafka's own classes showed, and the engine beside them, step by step.
+"""Kafka's own classes and the engine, compared step by step.
 
 Everything is computed from the stored verdicts (`isrlab.judged`): each run is played again by the
 engine when the notebook runs. A rule is *noticed* if the engine, with another form of that rule,
@@ -214,7 +214,7 @@ def unnoticed(words: Mapping[str, Mapping[str, str]]) -> list[str]:
 
 
 def is_left(entry: Mapping[str, Any]) -> bool:
-    """The engine does otherwise, knowingly; the judge sees to it that this does not show."""
+    """A known difference that remains; the judge avoids it."""
     return not entry.get("is_mended", True)
 
 

@@ -1,4 +1,4 @@
-"""Promises that Kafka's own classes broke under `make hunt`, and sentences that were held.
+"""Promises that Kafka's own classes broke under `make hunt`, and tested sentences.
 
 The stored kinds are those of data/hunt/kinds.toml, the verdicts those of data/hold/verdicts.csv.
 """

@@ -1,4 +1,4 @@
-"""A hot partition and its neighbours on the same fetcher thread: who is evicted, what helps.
+"""A hot partition and its neighbours on the same fetcher thread: evictions, and what helps.
 
 A *neighbour* has the same leader as the first hot partition, partition 0; others have other
 threads. What a thread has to carry is computed from the settings.

@@ -1,4 +1,4 @@
-"""A slow leader beside a slow follower: who evicts whom, what it costs, what helps.
+"""Slow leaders and slow followers: which evicts which, the costs, and what helps.
 
 The seed of `SMALL` gives one trouble at about one minute, to broker 3 in either role.
 """
@@ -31,7 +31,7 @@ from isrlab.show.style import BLUE, FAINT, ORANGE, VERMILION, counted
 from isrlab.show.table import table
 
 ROLES = {"leader": "leader_stall_s", "follower": "stall_s"}
-# Which roles of a broker an incident says were in trouble.
+# The roles of a broker that an incident blames.
 CLAIMS = {
     "leader_stalled": ("leader",), "leader_woke": ("leader",), "follower_stalled": ("follower",),
     "follower_slow": ("follower",), "broker_stalled": ("leader", "follower"),
@@ -60,7 +60,7 @@ class Judgement(NamedTuple):
 
     @property
     def claims(self) -> set[tuple[str, int]]:
-        """Who is blamed, in which role."""
+        """The blamed brokers, with their roles."""
         roles = CLAIMS.get(self.incident.what, ())
         return {(role, broker) for broker in self.incident.blamed for role in roles}
 

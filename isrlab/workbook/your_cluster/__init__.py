@@ -1,8 +1,8 @@
-"""Notebook 13: what broker logs say of their cluster, in figures, tables and a sentence.
+"""Notebook 13: what broker logs show about their cluster, in figures, tables and a sentence.
 
-All of it asks `isrlab.logs.incidents`, as the command `isrlab logs` does; here the answers are
-drawn. Names of topics and lines of logs come from untrusted files: figures and
-tables show them escaped.
+Everything comes from `isrlab.logs.incidents`, as in the command `isrlab logs`; here the answers are
+drawn. Names of topics and lines of logs come from untrusted files: figures and tables show them
+escaped.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which alert would have fired: conditions as a cluster's gauges have them, and `for:`.
+"""Which alerts would have fired: conditions on a cluster's gauges, with `for:`.
 
-An alert is a condition and how long it must hold. It is evaluated at fixed times, so what lasts for
-less may never be seen. A counter has no state to check: its condition is that it grew within a
-minute. Times are ms on the clock of the record.
+An alert is a condition and how long it must hold. It is evaluated at fixed times, so shorter
+conditions may be missed. The condition of a counter is that it grew within a minute. Times are ms
+on the clock of the record.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SOON_MS = 10_000  # after a fault, in which its effects still begin
 
 
 class AlertScore(NamedTuple):
-    """What one alert did about some troubles.
+    """The score of one alert over some faults.
 
     `fired`: how often. `noticed`: at how many it began to fire before their end, or at the next
     evaluation; `after_ms` is the median from their starts. `still_on`: it fired already.
@@ -71,7 +71,7 @@ def conditions(record: Record, min_insync_replicas: int) -> dict[str, Times]:
 def firings(held: Times, for_ms: int, every_ms: int) -> Times:
     """From when to when an alert fires: a rule with `for:`, evaluated every `every_ms`.
 
-    It fires once its condition was true at every evaluation for so long.
+    It fires once its condition was true at every evaluation for that time.
     """
     seen_ms = sorted(
         {ms for start, end in held for ms in range(-(-start // every_ms) * every_ms, end, every_ms)}

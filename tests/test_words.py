@@ -11,13 +11,14 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 HABITS = {  # what not to write: what to write, or why
-    r"\b(whoever|somebody|nobody|everybody)\b": "a broker or a replica is no person: name it",
+    r"\b(whoever|whom|somebody|nobody|everybody)\b": "a broker or a replica is no person: name it",
     r"\b(stands?|stood|standing) still\b": "it stalls, stops, or does not move",
     r"\bat once\b": "immediately; or together",
     r"\bfor (long|ever)\b": "for a long time; forever",
     r",? too[.,;:)]": "also, before the verb",
     r"\b(is|are|was|were) (told|said)\b": "logs show it, commands report it, machines learn it",
     r"\bput (right|out)\b": "corrected; removed",
+    r"\btroubles?\b": "a fault, a stall, an outage",
 }
 TEXTS = [
     *ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("data/exercises/*.txt"), ROOT / "README.md",

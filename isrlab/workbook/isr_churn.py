@@ -1,5 +1,4 @@
-"""ISR churn under bursts: every era, a current cluster with faults, an interactive fleet, a large
-day.
+"""ISR churn under bursts: every era, current faults, an interactive fleet, a large day.
 
 An eviction is *needless* if its follower was running at the check and back within some seconds. A
 burst is *predicted* to keep a follower behind for `behind_s`, from bytes and rates alone.

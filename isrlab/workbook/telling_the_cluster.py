@@ -89,8 +89,7 @@ def churn_delays(version: str, minutes: int) -> list[float]:
 
 
 def plot_delays(measured: Mapping[str, Mapping[str, Sequence[float]]]) -> Axes:
-    """The delay until every broker knows, a tick for each change: rows by version, colours by
-    load."""
+    """The delay until every broker knows, a tick for each change: a row for each version."""
     rows, worst = {}, {}
     for version, loads in measured.items():
         rows[version] = {k: [min(max(ms, 1) / 1000, NEVER_S) for ms in v] for k, v in loads.items()}

@@ -90,7 +90,7 @@ def _left(run: ClusterRun, each: TopicTry) -> int:
 def _simulated(
     run: ClusterRun, backlogs: Sequence[int], way: str, seeds: int
 ) -> tuple[list[float], Counter[int]]:
-    """The same of a fleet: times of its first seed, which decides only when ISRs are checked, and
+    """A fleet of that run: times of its first seed, which decides only when ISRs are checked, and
     evictions by partition."""
     threads, ids = int(run.settings["num.replica.fetchers"]), ",".join(map(str, run.brokers))
     busy = min(threads, len(backlogs)) * (len(run.brokers) - 1)

@@ -41,7 +41,9 @@ from isrlab.workbook import (
     the_ladder,
     what_if,
 )
+from isrlab.workbook.who_judges_this import fleet_model
 from isrlab.workbook.whose_fault_is_it import neighbours, stalls
+from isrlab.workbook.your_cluster import rules
 from isrlab.world import scenario
 from isrlab.world.words import START_MS
 
@@ -65,7 +67,7 @@ def sample(claims: Iterable[Claim], most_cells: int = 12) -> Iterator[tuple[Clai
     for claim in claims:
         every = [*cells(claim)]
         chosen = every[crc32(claim.name.encode()) % len(every)]
-        if claim.seeds > most_cells or (claim.seeds and claim.slow):
+        if claim.seeds > most_cells or claim.slow:
             continue
         same = [cell for cell in every if cell[:2] == chosen[:2]]
         results = [measure(claim.measure, cell) for cell in same]
@@ -471,3 +473,45 @@ def evicted_in_trouble(
            for e in exact.evictions(fleet.simulate_local(config))]  # fmt: skip
     true = sum(any(b == broker and a <= ms <= z for b, a, z in times) for broker, ms in out)
     return {"true": true, "others": len(out) - true}
+
+
+# 13, 19 and 20: alerts on recordings, articles, and what another seed changes
+
+
+@cache
+def _recordings() -> list[rules.FaultRecording]:
+    return [*rules.recorded(DATA / "recordings")]
+
+
+@measured
+def paged(for_s: float, every_s: float) -> dict[str, int]:
+    """What all rules that page did on every recording: for nothing, and grave faults missed."""
+    row = rules.judged(_recordings(), for_s, every_s).iloc[-1]
+    missed = next(value for name, value in row.items() if str(name).startswith("grave"))
+    return {"for_nothing": int(row["pages for nothing"]), "grave_missed": int(missed)}
+
+
+@measured
+def always_one_fetch_behind(version: str, latency_ms: int, share: float, lag_s: float) -> bool:
+    """Whether such a follower is evicted; a record comes every `share` of a round of fetching."""
+    text = (
+        f"partition replicas=1,2 latency={latency_ms}ms replica.lag.time.max.ms={lag_s}s\n"
+        f"produce 1 acks=1 every={2 * share * latency_ms:.0f}ms for={4 * lag_s:g}s"
+    )
+    return any(e.kind == "isr_shrink" for e in scenario.play(text, version=version).cluster.events)
+
+
+@measured
+def shrinks_changed(version: str, check: str, partitions: int, limit_s: int, seed: int) -> float:
+    """Three times the change of a check of notebook 20 less that of the next seed: evictions in
+    percent of this seed's."""
+    base = FleetConfig(
+        version=version, partitions=partitions, minutes=60, seed=seed, burst_every_s=600,
+        stall_every_s=600, replica_lag_time_max_ms=limit_s * 1000,
+    )  # fmt: skip
+    (change,) = (each.change for each in fleet_model.CHECKS if each.name == check)
+    usual, changed, other = (
+        len([*exact.evictions(fleet.simulate_local(config))])
+        for config in (base, change(base), base.with_(seed=seed + 1))
+    )
+    return round(100 * (3 * abs(changed - usual) - abs(other - usual)) / max(1, usual), 2)

@@ -73,7 +73,7 @@ def test_the_clock_of_a_follower_that_hangs_is_a_saw_tooth():
     assert [1000 * each.lines[1].get_ydata()[0] for each in (ax, other)] == limits_ms
     assert ax.get_xlim()[1] == other.get_xlim()[1] == longer.times_s[-1]
     assert ax.get_title(loc="left") == r"3.7 \$"  # escaped, and only once
-    assert figure.get_suptitle().endswith(r"Stays: 3.7 \$")
+    assert figure.get_suptitle().endswith(r"stays in the ISR in 3.7 \$")
 
 
 def test_who_left_and_who_joined():

@@ -44,13 +44,12 @@ def title_of(drawn):
     return " ".join(title.split())
 
 
-# What each picture says
-
 TITLES = {
-    "Leaves the ISR: 0.9.0": lambda: leaving.plot_clocks({"0.9.0": play("steady_producer")}),
-    "Flaps: 3.7. Leaves: 3.6":
+    "The follower leaves the ISR in 0.9.0":
+        lambda: leaving.plot_clocks({"0.9.0": play("steady_producer")}),
+    "The follower flaps (3.7) or leaves (3.6)":
         lambda: membership.plot_membership({v: play("flapping", v) for v in ("3.7", "3.6")}),
-    "2.0: out of the ISR for 616.0 s, 2.1: out of the ISR for 26.0 s":
+    "The follower is out of the ISR for 26.0 s (2.1) to 616.0 s (2.0)":
         lambda: membership.plot_membership({v: play("idle_topic", v) for v in ("2.0", "2.1")}),
     "The same stall: out after 12.6 s on average in 2.4, after 37.5 s in 2.5":
         lambda: leaving.plot_evictions({"2.4": [10_100, 15_000], "2.5": [30_100, 45_000]}),

@@ -30,7 +30,7 @@ STATES = {
 ISR_SIZES = {  # of a partition, by how many replicas are missing
     "full ISR": "#CFE3F2",
     "one missing": "#F3E79B",
-    "more missing": ORANGE,
+    "more missing": "#EBB07A",
     "one copy left": VERMILION,
 }
 OUTCOMES = {

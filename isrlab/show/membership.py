@@ -13,8 +13,8 @@ from isrlab.show.style import counted, listed
 from isrlab.world.script import Run
 
 # By the states that follow each other, in sync or out
-_DOES = {"i": "Stays", "o": "Stays out", "io": "Leaves", "oi": "Joins", "ioi": "Leaves and returns"}
-_DOES |= {"oio": "Joins and leaves"}
+_DOES = {"i": "stays", "o": "stays out", "io": "leaves", "oi": "joins", "ioi": "leaves and returns"}
+_DOES |= {"oio": "joins and leaves"}
 
 
 def spans(run: Run) -> list[Span]:
@@ -53,13 +53,14 @@ def finding(runs: Mapping[str, Run]) -> str:
     names: dict[str, list[str]] = {}
     for name, run in runs.items():
         states = [span.state for span in spans(run)]
-        names.setdefault(_DOES.get("".join(s[0] for s in states), "Flaps"), []).append(name)
+        names.setdefault(_DOES.get("".join(s[0] for s in states), "flaps"), []).append(name)
     if len(names) > 1:
-        return ". ".join(f"{does}: {listed(those)}" for does, those in names.items())
+        parts = [f"{does} ({listed(those)})" for does, those in names.items()]
+        return f"The follower {', '.join(parts[:-1])} or {parts[-1]}"
     outs = {name: round(time_out_s(run), 1) for name, run in runs.items()}
     longest, shortest = max(outs.values()), min(outs.values())
-    parts = [f"{_having(outs, s)}: out of the ISR for {s:.1f} s" for s in (longest, shortest)]
-    return ", ".join(dict.fromkeys(parts))
+    parts = [f"{s:.1f} s ({_having(outs, s)})" for s in (shortest, longest)]
+    return f"The follower is out of the ISR for {' to '.join(dict.fromkeys(parts))}"
 
 
 def _having(numbers: Mapping[str, float], number: float) -> str:

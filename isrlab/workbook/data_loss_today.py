@@ -115,7 +115,7 @@ def by_release() -> dict[str, KafkaVersion]:
     """The releases as they come, and the last of them without eligible leader replicas."""
     versions = {release: KafkaVersion.of(release) for release in RELEASES}
     without = versions[RELEASES[-1]].with_(**WITHOUT)
-    return versions | {f"{RELEASES[-1]}, ELR off": without}
+    return versions | {f"{RELEASES[-1]} without ELR": without}
 
 
 def by_repair(release: str) -> dict[str, KafkaVersion]:
@@ -129,8 +129,8 @@ def plot_outcomes(cells: Mapping[str, Mapping[str, str]]) -> Axes:
               for column in next(iter(cells.values()))}  # fmt: skip
     most = max(losing, key=lambda column: losing[column])
     fine = [column for column, number in losing.items() if not number]
-    title = f"{most} loses acknowledged records in {losing[most]} of {len(cells)} schedules, "
-    title += f"{' and '.join(fine)} in none" if fine else "no column is without a loss"
+    title = f"{most}: {losing[most]} of {len(cells)} schedules lose acknowledged records; "
+    title += f"{' and '.join(fine)}: none does" if fine else "no column is without a loss"
     return plot_matrix(cells, title, size=(1.0, 0.4))
 
 
@@ -159,7 +159,7 @@ def _order(column: tuple[str, bool]) -> tuple[bool, str]:
 
 
 def _column(release: str, has_elr: bool) -> str:
-    return release if has_elr else f"{release}, ELR off"
+    return release if has_elr else f"{release} without ELR"
 
 
 def plot_on_brokers(cells: Mapping[str, Mapping[str, tuple[str, str]]]) -> Axes:

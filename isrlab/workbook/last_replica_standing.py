@@ -24,8 +24,9 @@ from isrlab.world.script import Run
 STOPS = ("kill", "power_loss", "clean_shutdown")
 UNREACHABLE = "cut 1 2\ncut 1 3\nproduce 1 m3 acks={acks}\nadvance 60s"
 STOPPED = "clean_shutdown 3\nclean_shutdown 2"
-KILLED = "kill 3\nelect\nkill 2\nelect"
-POWER = "power_loss 1\nelect"
+KILLED = "# Where `m2 refused`: Brokers 2 and 3 are killed; broker 1 refuses m2.\n"
+KILLED += "kill 3\nelect\nkill 2\nelect"
+POWER = "# Where `ok`: Broker 1 loses power, and m1 with it; no broker leads.\npower_loss 1\nelect"
 # What fails before a producer writes, and what after
 FAILURES = {
     "1 follower dies": ("kill 3\nelect", ""),
@@ -38,16 +39,18 @@ FAILURES = {
     "2 are killed, then it loses power": (KILLED, POWER),
 }
 BLOCKS = (  # of a trial; an empty one is left out
+    "# Where `m1 acknowledged`: m1 is acknowledged, and all three replicas have it.\n"
     "partition replicas=1,2,3 min.insync.replicas={least} unclean.leader.election.enable=false\n"
     "produce 1 m1 acks={acks}\nadvance 6s",
     "{first}\nstabilize\nproduce {leader} m2 acks={acks}\nadvance 1s",
     "{then}",
-    "{starts}\nheal 1 2\nheal 1 3\nstabilize\nadvance 5s",
+    "# Where `1 leads epoch 2 from offset 0`: Broker 1 returns with an empty log, and leads;\n"
+    "# the others truncate m1.\n{starts}\nheal 1 2\nheal 1 3\nstabilize\nadvance 5s",
 )
 SETTINGS = tuple((acks, least) for acks in ("1", "all") for least in (1, 2, 3))
 GOOD, BAD, NONE = (style.OUTCOMES[outcome] for outcome in ("safe", "lost", "offline"))
 COLOURS = {"writes go on": GOOD, "writes stop": NONE, "1 record lost": BAD}
-COLOURS |= dict.fromkeys(("2 records lost", "3 records lost"), style.ORANGE)
+COLOURS |= dict.fromkeys(("2 records lost", "3 records lost"), style.OUTCOMES["diverged"])
 OUTAGE = "timeouts_in_wrong_order"
 OUTAGES_S = range(5, 75, 5)
 

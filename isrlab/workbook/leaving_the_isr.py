@@ -179,7 +179,7 @@ def plot_clocks(runs: Mapping[str, Run], follower: int = FOLLOWER) -> Figure:
     """The age of the follower's lag clock in each run, and a tick for each check of its leader: a
     check that finds it above the dotted limit removes the follower."""
     figure, grid = style.panels(len(runs), 1, (9.5, 0.9 + 1.5 * len(runs)), sharex=True)
-    names: dict[str, list[str]] = {"Leaves the ISR": [], "Stays": []}
+    names: dict[str, list[str]] = {"leaves the ISR": [], "stays in the ISR": []}
     known = {name: offsets.offsets_of(run) for name, run in runs.items()}
     limits_s = {n: r.cluster.settings.replica_lag_time_max_ms / 1000 for n, r in runs.items()}
     ages = {name: clock_ages(data, follower) for name, data in known.items()}
@@ -195,10 +195,10 @@ def plot_clocks(runs: Mapping[str, Run], follower: int = FOLLOWER) -> Figure:
         ax.set_ylabel("age (s)", fontsize=8)
         text = ", ".join(f"{s.start_ms / 1000:g} to {s.end_ms / 1000:g} s" for s in away[:3])
         style.finish(ax, f"{name}: out of the ISR (shaded) {text}" if away else name)
-        names["Leaves the ISR" if away else "Stays"].append(name)
+        names["leaves the ISR" if away else "stays in the ISR"].append(name)
     grid.flat[-1].set_xlabel("time since the start (s); ticks: the leader checks")
-    parts = [f"{what}: {style.listed(those)}" for what, those in names.items() if those]
-    return style.headline(figure, ". ".join(parts))
+    parts = [f"{what} in {style.listed(those)}" for what, those in names.items() if those]
+    return style.headline(figure, f"The follower {' and '.join(parts)}")
 
 
 def hang_slider(version: str, hang_s: int = 8) -> widgets.VBox:

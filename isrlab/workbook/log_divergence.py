@@ -11,7 +11,7 @@ from isrlab.show import curves, replicas, style
 from isrlab.world.script import Run
 
 EXTENTS = {  # parts of a log
-    "as the leader": style.GREEN,
+    "as the leader": style.SERIES[2],
     "other records than the leader": style.LOST,
     "as the leader again": style.SKY,
 }

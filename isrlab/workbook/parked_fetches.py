@@ -25,9 +25,9 @@ from isrlab.world.frames import Frame
 from isrlab.world.script import Run
 
 CAUSES = {  # what completes a parked fetch: colour, mark, words
-    "append": (style.GREEN, "o", "new records"),
-    "high watermark": (style.BLUE, "D", "a new high watermark"),
-    "expiry": (style.ORANGE, "^", "timeout"),
+    "append": (style.SERIES[2], "o", "new records"),
+    "high watermark": (style.SERIES[0], "D", "a new high watermark"),
+    "expiry": (style.SERIES[1], "^", "timeout"),
     "other": (style.GREY, "s", "something else"),
     "": (style.PALE, "", "still waits"),
 }
@@ -169,7 +169,7 @@ def _moved(timer: Timer, moves: Sequence[Move]) -> str:
     fell = sorted({move.task.id for move in moves if not move.runs})
     parts = [f"runs: {style.listed(ran)}"] if ran else []
     parts += [f"finer wheel: {style.listed(fell)}"] if fell else []
-    return "; ".join(parts) or f"{style.counted(len(timer.tasks), 'task')} left"
+    return "; ".join(parts) or f"The wheels hold {style.counted(len(timer.tasks), 'task')}"
 
 
 def _draw_wheels(ax: PolarAxes, timer: Timer, now_ms: int) -> None:

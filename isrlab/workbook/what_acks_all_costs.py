@@ -116,7 +116,7 @@ def plot_produce(trace: fleet.Trace, share: float) -> Axes:
     ax.text(0, 1.08, "appended", va="bottom", fontsize=8, color=style.INK)
     ax.text(wait_ms, 1.08, "high watermark\npasses it", ha="right", va="bottom", fontsize=8)
     ax.plot([], [], color=style.BLUE, label="answer with records")
-    ax.plot([], [], color=style.VERMILION, label="next fetch: says how far the follower is")
+    ax.plot([], [], color=style.VERMILION, label="next fetch: confirms the record")
     style.legend_below(ax)
     ax.set_xlabel("time since the leader appended it (ms)")
     why = "A fetch was parked" if wait_ms < 3 * delay_ms else "The fetch had just been answered"

@@ -230,5 +230,5 @@ def row(recording: Recording) -> str:
     names = list(dict.fromkeys(d.what for differences in compared for d in differences))
     tries = sum(map(bool, compared))
     text = f"other in {tries} of {len(compared)}: {', '.join(names)}" if tries else "no difference"
-    where = f"{recording.schedule:<20} {recording.release:<10}"
+    where = f"{recording.schedule.replace('_', ' '):<20} {recording.release:<10}"
     return f"{where} {recording.words:<17} {engine:<17} {text}"

@@ -67,10 +67,13 @@ class Block:
     @property
     def comment(self) -> str:
         """Its last paragraph of comments: one written sentence, if it is to be a caption."""
+        return self.comments[-1] if self.comments else ""
+
+    @property
+    def comments(self) -> list[str]:
         lines = [c.text for c in self.source if _is_comment(c) or not c.text.strip()]
-        paragraphs = [list(p) for is_blank, p in groupby(lines, lambda t: not t.strip())
-                      if not is_blank]  # fmt: skip
-        return " ".join(line.strip(" #") for line in paragraphs[-1]) if paragraphs else ""
+        groups = groupby(lines, key=lambda text: bool(text.strip()))
+        return [" ".join(line.strip(" #") for line in g) for is_text, g in groups if is_text]
 
 
 def _is_comment(line: Command) -> bool:

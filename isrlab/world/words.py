@@ -144,6 +144,7 @@ def event_line(event: Event) -> str:
 
 
 NOTHING = "Nothing changes."
+_WHERE = re.compile("Where `(.+?)`: (.+)")
 _LINK = re.compile(r"(is cut off from|reaches) (?:the )?(\w+)(?: again)?")
 
 
@@ -165,12 +166,17 @@ _ENDS = {"hard_shutdown": "dies", "power_loss": "loses power", "clean_shutdown":
 
 def caption(run: Run, block: Block) -> str:
     """The sentence above a block if it is true: if the block printed what the file stores or, if
-    that has no output, in the script's own version. Otherwise what happened."""
+    that has no output, in the script's own version. Otherwise that of the first comment "Where
+    `text`: sentence" whose text the block printed, or what happened."""
     is_own = run.forced_version in (None, run.version)
     is_stored = block.printed.rstrip() == block.expected.rstrip()
     is_true = is_stored if block.expected else is_own
     if block.comment and len(block.comment) <= MOST_CAPTION and is_true:
         return block.comment
+    printed = " ".join(block.printed.split())
+    for text in block.comments:  # written for where another release prints something else
+        if (match := _WHERE.fullmatch(text)) and match[1] in printed:
+            return match[2]
     return summary(run, block)
 
 

@@ -106,4 +106,4 @@ def held() -> pd.DataFrame:
         index="notebook", columns="verdict", values="says", aggfunc="count", fill_value=0
     )
     runs = verdicts.groupby("notebook")["settings"].sum()
-    return counts.assign(runs=runs).reset_index()
+    return counts.assign(runs=runs).rename(lambda name: name.replace("_", " ")).reset_index()

@@ -23,10 +23,11 @@ from isrlab.fleet.layout import assignment, fetcher_id
 from isrlab.show.controls import LiveFigure, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
-from isrlab.show.style import FAINT, GREY, ORANGE, PALE, VERMILION, WHITE
+from isrlab.show.style import FAINT, GREY, OUTCOMES, PALE, VERMILION, WHITE
 
 MB = 2**20
-COLOURS = {"hot": VERMILION, "evicted": ORANGE, "warm": GREY, "shares": PALE, "apart": FAINT}
+EVICTED = OUTCOMES["lost"]
+COLOURS = {"hot": VERMILION, "evicted": EVICTED, "warm": GREY, "shares": PALE, "apart": FAINT}
 LOOKS = {  # what a field of such a partition means
     "hot": "hot, evicted (×)",
     "evicted": "neighbour, evicted (×)",

@@ -27,7 +27,7 @@ from isrlab.logs.incidents.find import Incident, find
 from isrlab.show.controls import LiveFigure, choice, pick
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
-from isrlab.show.style import BLUE, FAINT, ORANGE, VERMILION, counted
+from isrlab.show.style import BLUE, FAINT, OUTCOMES, VERMILION, counted
 from isrlab.show.table import table
 
 ROLES = {"leader": "leader_stall_s", "follower": "stall_s"}
@@ -203,7 +203,7 @@ def plot_pairs(config: FleetConfig = SMALL) -> Axes:
     evict = "evicts" if len(leaders) == 1 else "evict"
     title = f"{counted(len(leaders), 'leader')} {evict} {counted(len(replicas), 'replica')}, "
     title = f"{title}{counts.total():,} times in all" if counts else "No replica is evicted"
-    colours = {"evicted": ORANGE, "none": FAINT}
+    colours = {"evicted": OUTCOMES["lost"], "none": FAINT}
     ax = plot_matrix(cells, title, colours=colours, size=(0.4, 0.36))
     ax.set_xlabel("evicted replica on broker")
     return ax

@@ -39,6 +39,7 @@ from isrlab.workbook.your_cluster.printed import summary
 
 DONE = {"SIGSTOP": "paused", "SIGKILL": "killed", "SIGTERM": "shut down"}
 OVER, OPEN = style.SERIES[3], style.VERMILION  # incidents; brokers have other colours
+LEGEND = {style.GREY: "what was done", OVER: "incident, over", OPEN: "incident, not over"}
 LEAST_WIDTH = 300  # of the width of the picture, the part that an incident has at least
 COLUMNS = 100  # of text
 MOST_ROWS, AROUND_MS = 16, 10_000  # drawn; and so long before and after an incident
@@ -107,7 +108,7 @@ def plot_cluster(
     rows: dict[str, list[Span]] = {}
     for fault in faults:
         name = f"{DONE.get(fault.signal, fault.signal)}: broker {fault.broker}"
-        rows.setdefault(name, []).append(_span(fault.start_ms, fault.end_ms, start_ms, "away"))
+        rows.setdefault(name, []).append(_span(fault.start_ms, fault.end_ms, start_ms, style.GREY))
     least_ms = (record.end_ms - start_ms) // LEAST_WIDTH
     is_few = len(found.incidents) <= MOST_ROWS
     for number, each in enumerate(found.incidents, 1):
@@ -119,7 +120,7 @@ def plot_cluster(
         rows[f"broker {each_id}"] = _presence(found, each_id)
     heights = (0.36 * max(len(rows), 2), 2.2)
     figure, grid = style.panels(2, 1, (9.2, 1.6 + sum(heights)), height_ratios=heights)
-    plot_bands(rows, "", legend={"away": "away"}, ax=grid[0, 0])
+    plot_bands(rows, "", legend=LEGEND | {"away": "broker away"}, ax=grid[0, 0])
     worst = _draw_counts(grid[1, 0], found, broker)
     if broker is not None:
         grid[1, 0].set_ylabel(f"partitions without broker {broker}")

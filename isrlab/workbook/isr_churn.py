@@ -32,10 +32,8 @@ from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves
 
 GENERATIONS = tuple(version.name for version in PRESETS.values())
 FEW = ("0.8.2", "0.9.0", "0.10.2", "2.4", "3.6", "4.3")  # enough for a curve
-COLOURS = dict(zip(
-    REASONS,
-    (style.VERMILION, style.SERIES[1], style.SKY, style.SERIES[3], style.GREY), strict=True,
-))  # fmt: skip
+_SHADES = style.VERMILION, style.SERIES[1], style.SKY, style.SERIES[3], style.GREY
+COLOURS = dict(zip(REASONS, _SHADES, strict=True))
 SLOW_LINK = "latency 2 0-{end} 250"
 TROUBLES: dict[str, tuple[str, dict[str, Any]]] = {
     "none": ("", {}),

@@ -24,8 +24,7 @@ from isrlab.world.script import Run
 STOPS = ("kill", "power_loss", "clean_shutdown")
 UNREACHABLE = "cut 1 2\ncut 1 3\nproduce 1 m3 acks={acks}\nadvance 60s"
 STOPPED = "clean_shutdown 3\nclean_shutdown 2"
-KILLED = "# Where `m2 refused`: Brokers 2 and 3 are killed; broker 1 refuses m2.\n"
-KILLED += "kill 3\nelect\nkill 2\nelect"
+KILLED = "# Where `m2 refused`: Broker 1, now alone, refuses m2.\nkill 3\nelect\nkill 2\nelect"
 POWER = "# Where `ok`: Broker 1 loses power, and m1 with it; no broker leads.\npower_loss 1\nelect"
 # What fails before a producer writes, and what after
 FAILURES = {

@@ -26,8 +26,8 @@ from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import FAINT, GREY, OUTCOMES, PALE, VERMILION, WHITE
 
 MB = 2**20
-EVICTED = OUTCOMES["lost"]
-COLOURS = {"hot": VERMILION, "evicted": EVICTED, "warm": GREY, "shares": PALE, "apart": FAINT}
+COLOURS = {"hot": VERMILION, "warm": GREY, "shares": PALE, "apart": FAINT}
+COLOURS["evicted"] = OUTCOMES["lost"]
 LOOKS = {  # what a field of such a partition means
     "hot": "hot, evicted (×)",
     "evicted": "neighbour, evicted (×)",

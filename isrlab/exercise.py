@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
+from isrlab.events.measures import measures
 from isrlab.installed import DATA
 from isrlab.world import scenario, words
 from isrlab.world.script import Run, ScriptError
@@ -78,12 +79,10 @@ class ExerciseRun:
 
     @cached_property
     def measures(self) -> dict[str, float]:
-        """The numbers of a run, which need Arrow; a fleet brings its own."""
-        from isrlab.events.measures import measures
-
+        """The numbers of a run; a fleet brings its own."""
         cluster = self.run.cluster
         copies, least = len(cluster.replicas), cluster.settings.min_insync_replicas
-        return measures(self.run.events(), copies, least, (words.START_MS, cluster.now_ms))
+        return measures(self.run.statements, copies, least, (words.START_MS, cluster.now_ms))
 
     @property
     def run(self) -> Run:
@@ -180,7 +179,6 @@ def _play(exercise: Exercise, answer: str, version: str) -> Run:
 
 def _run_fleet(text: str, version: str) -> dict[str, float]:
     from isrlab import fleet  # takes a second to import
-    from isrlab.events.measures import measures
 
     given = " ".join(line.split("#")[0] for line in text.splitlines())
     config = fleet.FleetConfig(version=version).with_(**fleet.settings(given))

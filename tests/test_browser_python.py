@@ -49,6 +49,8 @@ sys.meta_path.insert(0, OnlyPython())
 """
 IMPORT = "for name in sys.argv[1:]: import_module(name)"
 PLAY = """
+from isrlab import exercise
+from isrlab.page.playing import challenges
 from isrlab.world import actions, exploring, scenario
 for path in sorted(scenario.LIBRARY.glob("*.txt")):
     run = scenario.play(path.read_text())
@@ -57,6 +59,9 @@ for path in sorted(scenario.LIBRARY.glob("*.txt")):
 explored = exploring.Exploration(path.read_text())
 assert explored.frames(explored.versions[0], explored.current)
 assert actions.enabled(explored.run(explored.versions[0]))
+for each in challenges():
+    marks, _ = exercise.mark(each, each.sections["solution"])
+    assert all(mark.is_met for mark in marks), each.name
 """
 
 ANSWER = """
@@ -96,7 +101,7 @@ def test_engine_world_and_the_grammar_of_lines_need_only_python():
     assert only_python(IMPORT, *names).stderr == ""
 
 
-def test_every_scenario_plays_with_only_python():
+def test_every_scenario_and_exercise_plays_with_only_python():
     assert only_python(PLAY).stderr == ""
 
 

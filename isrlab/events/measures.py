@@ -7,25 +7,21 @@ from bisect import bisect_left
 from collections import Counter
 from itertools import accumulate
 
-import pyarrow as pa
-
 from isrlab.events import exact
-from isrlab.events.schema import KINDS, PRODUCE_FAILURES
+from isrlab.events.names import KINDS, PRODUCE_FAILURES
+from isrlab.events.statements import Events, kinds_of, statements
 
 
-def measures(
-    events: pa.Table, copies: int, least: int, span_ms: tuple[int, int]
-) -> dict[str, float]:
+def measures(events: Events, copies: int, least: int, span_ms: tuple[int, int]) -> dict[str, float]:
     """How often each kind of event happened; and
 
     evictions (by a leader), refused and timed_out produces, p99_ms (of produces with acks=all, one
     that timed out being slower than all), and the partition-minutes under_replicated_minutes,
     under_min_isr_minutes and one_copy_minutes.
     """
-    numbers: dict[str, float] = {**dict.fromkeys(KINDS, 0), **Counter(events["kind"].to_pylist())}
+    numbers: dict[str, float] = {**dict.fromkeys(KINDS, 0), **Counter(kinds_of(events))}
     numbers["evictions"] = len(exact.evictions(events))
-    rows = zip(events["kind"].to_pylist(), events["detail"].to_pylist(), strict=True)
-    failures = [dict(detail)["error"] for kind, detail in rows if kind == "produce_error"]
+    failures = [row.detail["error"] for row in statements(events, "produce_error")]
     for name, errors in PRODUCE_FAILURES.items():
         numbers[name] = sum(error in errors for error in failures)
     waits: list[tuple[float, float]] = sorted(wait[1:] for wait in exact.waits(events))

@@ -44,6 +44,12 @@ KINDS: dict[str, str] = {
     "log_end": "the last line that there is of a broker: what comes later is not known",
 }
 
+# `detail.error` of a failed produce: what its producer sees of it
+PRODUCE_FAILURES: dict[str, tuple[str, ...]] = {
+    "refused": ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
+    "timed_out": ("REQUEST_TIMED_OUT", "DELIVERY_TIMEOUT"),
+}
+
 _LINES = files(__package__).joinpath("detail.txt").read_text("utf-8").splitlines()  # or in a zip
 _CELLS = [[cell.strip() for cell in line.split("|")] for line in _LINES if "|" in line]
 DETAIL: dict[str, dict[str, str]] = {  # by kind of row: the keys it may have, and what they mean

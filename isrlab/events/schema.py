@@ -21,12 +21,6 @@ from isrlab.events.names import COLUMNS, DETAIL, KINDS
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-# `detail.error` of a failed produce: what its producer sees of it
-PRODUCE_FAILURES: dict[str, tuple[str, ...]] = {
-    "refused": ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
-    "timed_out": ("REQUEST_TIMED_OUT", "DELIVERY_TIMEOUT"),
-}
-
 _TYPES = {
     **dict.fromkeys(["run", "topic", "kind"], pa.string()),
     **dict.fromkeys(["ts_ms", "high_watermark", "log_end_offset"], pa.int64()),

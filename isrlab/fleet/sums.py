@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from isrlab.events.schema import PRODUCE_FAILURES
+from isrlab.events.names import PRODUCE_FAILURES
 from isrlab.fleet.config import FleetConfig
 
 

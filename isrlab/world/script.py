@@ -6,10 +6,11 @@ import shlex
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from isrlab import events
 from isrlab.engine.versions import KafkaVersion
+from isrlab.events.statements import Statement, statement
 from isrlab.world.cluster import Cluster
 from isrlab.world.frames import OUTCOMES, Frame, Outcome
 
@@ -157,9 +158,17 @@ class Run:
         Times are those of the run's own clock, which starts at `START_MS`. The default name is the
         version's.
         """
+        return events.table(self._rows(name))
+
+    @property
+    def statements(self) -> list[Statement]:
+        """The rows of `events`, where there is no Arrow."""
+        return [statement(**row) for row in self._rows()]
+
+    def _rows(self, name: str | None = None) -> list[dict[str, Any]]:
         where: dict[str, object] = {"run": name or self.cluster.version.name, "topic": "t"}
         where["partition"] = self.cluster.number
-        return events.table([event.row | where for event in self.cluster.events])
+        return [event.row | where for event in self.cluster.events]
 
     def at(self, words: str) -> Frame:
         """The end of the first block whose comment has these words. Raises ValueError."""

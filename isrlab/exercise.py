@@ -28,6 +28,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from isrlab.events.measures import measures
+from isrlab.events.statements import statement
 from isrlab.installed import DATA
 from isrlab.world import scenario, words
 from isrlab.world.script import Run, ScriptError
@@ -82,7 +83,8 @@ class ExerciseRun:
         """The numbers of a run; a fleet brings its own."""
         cluster = self.run.cluster
         copies, least = len(cluster.replicas), cluster.settings.min_insync_replicas
-        return measures(self.run.statements, copies, least, (words.START_MS, cluster.now_ms))
+        rows = [statement(**row) for row in self.run.rows()]
+        return measures(rows, copies, least, (words.START_MS, cluster.now_ms))
 
     @property
     def run(self) -> Run:

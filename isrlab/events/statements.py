@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -146,13 +146,6 @@ def statements(events: Events, *kinds: str) -> list[Statement]:
         events = events.filter(pc.is_in(events["kind"], pa.array(kinds)))
     columns = [events[name].to_pylist() for name in COLUMNS]
     return [_statement(*values) for values in zip(*columns, strict=True)]
-
-
-def kinds_of(events: Events) -> list[str]:
-    """The kind of each row."""
-    if isinstance(events, Sequence):
-        return [row.kind for row in events]
-    return cast(list[str], events["kind"].to_pylist())
 
 
 def table_of(rows: Sequence[Statement]) -> pa.Table:

@@ -25,7 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from isrlab.installed import DATA, PACKAGE
-from isrlab.page.playing import contents
+from isrlab.page.playing import contents, recordings
 
 PLAY = "play"  # the folder of the page, beside the reports
 CACHE = Path("~/.cache/isrlab/page").expanduser()
@@ -62,7 +62,10 @@ class PageError(Exception):
 
 
 def build(out: Path) -> int:
-    """Write the page to `out`, which is replaced; the bytes of its files. Raises PageError."""
+    """Write the page to `out`, which is replaced; the bytes of its files but for the recordings.
+
+    Raises PageError.
+    """
     pyodide, msgspec = fetched(PYODIDE), fetched(MSGSPEC)
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out.parent, prefix=".page-") as folder:
@@ -74,21 +77,26 @@ def build(out: Path) -> int:
         for name in ("explorer.js", "explorer.css"):
             own[name] = (PACKAGE / "show" / name).read_bytes()
         own["contents.json"] = json.dumps(contents(), separators=(",", ":")).encode()
-        own["where.json"] = json.dumps({"pyodide": f"../{runtime}/"}).encode()
+        logs = {f"{name}.zip": _zipped(_logs(path)) for name, path in recordings().items()}
+        where = {"pyodide": runtime, "recordings": _folder(made, "recordings", logs)}
+        own["where.json"] = json.dumps({k: f"../{v}/" for k, v in where.items()}).encode()
         own["python.bin"] = _squeezed(_archive(_compiled(pyodide, _python(msgspec))))
         page = _folder(made, "page", own)
         index = (FRONT / "index.html").read_text(encoding="utf-8").replace("FOLDER", page)
         (made / "index.html").write_text(index, encoding="utf-8")
-        files = sorted(p.relative_to(made).as_posix() for p in made.rglob("*") if p.is_file())
+        every = (path for path in sorted(made.rglob("*")) if path.is_file())
+        kept = [path for path in every if path.parent.name != where["recordings"]]
+        files = [path.relative_to(made).as_posix() for path in kept]
         version = hashlib.sha256(f"{runtime} {page} {index}".encode()).hexdigest()[:12]
         named = (
             f'const VERSION = "isrlab-{version}";\nconst FILES = {json.dumps(["./", *files])};\n'
         )
         (made / "sw.js").write_bytes(named.encode() + worker_of_cache)
+        size = sum(path.stat().st_size for path in kept)
         if out.exists():
             shutil.rmtree(out)
         os.replace(made, out)
-    return sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    return size
 
 
 def fetched(name: str) -> Path:
@@ -184,6 +192,12 @@ def _python(msgspec: Path) -> dict[str, bytes]:
         for path in sorted((DATA / folder).glob("*.txt")):
             files[f"isrlab/data/{folder}/{path.name}"] = path.read_bytes()
     return files
+
+
+def _logs(folder: Path) -> dict[str, bytes]:
+    """The logs of a recording, and its metadata logs, and not what is known of it."""
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.parent != folder)
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 def _archive(files: Mapping[str, bytes]) -> bytes:

@@ -12,11 +12,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from isrlab import exercise
 from isrlab.engine.safety import PROPERTIES
 from isrlab.engine.versions import PRESETS
+from isrlab.installed import DATA
 from isrlab.show.decided import draw_decided
 from isrlab.show.explorer_view import LOOK, cells_of, heed, view_of
 from isrlab.world import decided, explained, link, scenario
@@ -164,12 +166,19 @@ def contents() -> dict[str, Any]:
         "cells": cells_of(playground.story),
         "stories": {name: _first_sentence(text) for name, text in stories},
         "challenges": {each.name: {**each.sections, "hints": each.hints} for each in challenges()},
+        "recordings": {name: name.replace("-", " ") for name in recordings()},
         "words": explained.words(),
         "promises": list(PROPERTIES),
         "versions": [version.name for version in PRESETS.values()],
         "mix": decided.MIX,
         "most_link": link.MOST_LINK,
     }
+
+
+def recordings() -> dict[str, Path]:
+    """The logs of real clusters that the page can open, by name."""
+    root = DATA / "recordings"
+    return {each.name: each for each in sorted([*root.glob("kafka-*"), *root.glob("incidents/*/")])}
 
 
 def challenges() -> list[exercise.Exercise]:

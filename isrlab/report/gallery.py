@@ -30,7 +30,7 @@ from nbformat import NotebookNode
 from isrlab.installed import NOTEBOOKS
 from isrlab.page.build import PLAY
 from isrlab.report import playable
-from isrlab.report.landing import PAGES, START, finding, linked, outputs
+from isrlab.report.landing import FILM, PAGES, START, finding, linked, outputs
 from isrlab.report.notebooks import WIDGET, Grid, tags
 from isrlab.show.player import SCRIPT, small
 
@@ -94,7 +94,7 @@ def write_index(out: Path, grid: Grid | None = None) -> None:
         "counts": Counter(run.status for run in runs),
     }
     files = {run.notebook: f"{run.slug}.html" for run in reversed(runs)}  # of several the first
-    shown |= {"start": start()}
+    shown |= {"start": start(), "film": playable.fragments()[FILM]}
     shown["play"] = f"{PLAY}/index.html" if (out / PLAY / "index.html").exists() else ""
     index = _render("index", "isrlab", **shown)
     _write(out / "index.html", linked(index, {name: f"runs/{files[name]}" for name in files}))

@@ -26,7 +26,7 @@ from isrlab.report.notebooks import tags
 
 TEMPLATES = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
 PAGES = jinja2.Environment(loader=TEMPLATES, autoescape=True)
-START = "00_start_here"
+START, FILM = "00_start_here", "lost_step_by_step"  # the notebook, the scenario of its picture
 LINK = re.compile(r'<a (?:href="[^"]*" )?(?:href|data-to)="(\d\d_\w+)\.ipynb(#[^"]*)?">')
 
 

@@ -261,7 +261,7 @@ def searched(columns: Mapping[str, KafkaVersion], schedules: int) -> list[dict[s
         shortest = min(losing, key=len, default=[])
         rows.append({
             "rules": name, "schedules": schedules, "lose acknowledged records": len(losing),
-            "the shortest": "; ".join(shortest[len(HEAD):]),
+            "the shortest": "; ".join(shortest),
         })  # fmt: skip
     return rows
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from isrlab import events
 from isrlab.engine.versions import KafkaVersion
-from isrlab.events.statements import Statement, statement
 from isrlab.world.cluster import Cluster
 from isrlab.world.frames import OUTCOMES, Frame, Outcome
 
@@ -158,14 +157,10 @@ class Run:
         Times are those of the run's own clock, which starts at `START_MS`. The default name is the
         version's.
         """
-        return events.table(self._rows(name))
+        return events.table(self.rows(name))
 
-    @property
-    def statements(self) -> list[Statement]:
-        """The rows of `events`, where there is no Arrow."""
-        return [statement(**row) for row in self._rows()]
-
-    def _rows(self, name: str | None = None) -> list[dict[str, Any]]:
+    def rows(self, name: str | None = None) -> list[dict[str, Any]]:
+        """The rows of `events`, for where there is no Arrow."""
         where: dict[str, object] = {"run": name or self.cluster.version.name, "topic": "t"}
         where["partition"] = self.cluster.number
         return [event.row | where for event in self.cluster.events]

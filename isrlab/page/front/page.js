@@ -8,7 +8,7 @@ import { assist } from "./editor.js";
 const LIMIT_MS = 15_000; // for one answer
 const START_LIMIT_MS = 120_000; // for Python to load
 const here = new URL(".", import.meta.url);
-const { pyodide } = await (await fetch(new URL("where.json", here))).json();
+const { pyodide, recordings } = await (await fetch(new URL("where.json", here))).json();
 const contents = await (await fetch(new URL("contents.json", here))).json();
 const code = URL.createObjectURL(new Blob([await (await fetch(new URL("worker.js", here))).text()],
   { type: "text/javascript" }));
@@ -166,7 +166,8 @@ function open(fragment) {
     history.replaceState(null, "", location.pathname);
     return null;
   }
-  const [, name] = fragment.match(/^e\.(\w+)$/) || [];
+  const [, kind, name] = fragment.match(/^([ei])\.([\w.-]+)$/) || [];
+  if (kind === "i") return readRecorded(name);
   return name ? { challenge: name } : { link: fragment };
 }
 
@@ -177,6 +178,8 @@ function fillChoices() {
     ...titles.map(([name, title]) => element("option", title || name, { value: name })));
   $("challenge").append(...Object.keys(contents.challenges).map((name) =>
     element("option", name.replaceAll("_", " "), { value: name })));
+  $("recorded").append(element("option", "choose one", { value: "" }),
+    ...Object.entries(contents.recordings).map(([value, text]) => element("option", text, { value })));
   $("promise").append(...contents.promises.map((name) =>
     element("option", name.replaceAll("_", " "), { value: name, selected: name === "committed_records_survive" })));
 }
@@ -213,6 +216,7 @@ let reader;
 function stopReading(why) {
   reader?.terminate();
   reader = null;
+  $("answer").hidden = true;
   $("stop").hidden = $("read").hidden = true;
   $("reading").textContent = why;
 }
@@ -220,7 +224,6 @@ function stopReading(why) {
 function readFiles(files) {
   if (!files.length) return;
   stopReading("");
-  $("answer").hidden = true;
   $("stop").hidden = $("read").hidden = false;
   $("read").value = 0;
   $("reading").textContent = "reading …";
@@ -240,6 +243,20 @@ function readFiles(files) {
   };
 }
 
+// The logs of a real cluster, which lie beside the page.
+function readRecorded(name) {
+  const isKnown = Object.hasOwn(contents.recordings, name);
+  $("recorded").value = isKnown ? name : "";
+  $("logs").scrollIntoView();
+  stopReading(isKnown ? "fetching …" : "There is no recording of this name.");
+  if (isKnown) {
+    fetch(new URL(`${recordings}${name}.zip`, here))
+      .then((answer) => answer.ok ? answer.blob() : Promise.reject())
+      .then((file) => readFiles([{ file, name: `${name}.zip` }]), () => stopReading("The recording cannot be fetched."));
+  }
+  return null;
+}
+
 async function filesOf(entry, folder = "") {
   if (entry.isFile) {
     const file = await new Promise((done, failed) => entry.file(done, failed));
@@ -257,6 +274,7 @@ function listenToDrops() {
   const chosen = () => readFiles([...$("files").files].map((file) => ({ file, name: file.name })));
   $("files").addEventListener("change", chosen);
   chosen(); // before this script had run
+  $("recorded").addEventListener("change", () => $("recorded").value && readRecorded($("recorded").value));
   $("stop").addEventListener("click", () => stopReading("Stopped."));
   document.addEventListener("dragover", (event) => { event.preventDefault(); $("drop").classList.add("over"); });
   document.addEventListener("dragleave", () => $("drop").classList.remove("over"));

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 
+import nbformat
 import pytest
 
 from isrlab import exercise
+from isrlab.installed import NOTEBOOKS
 from isrlab.page.playing import MOST_STEPS, Playground, challenges, contents
 from isrlab.report import playable
 from isrlab.world import decided, explained, link, scenario
 from isrlab.world.commands import COMMANDS
+from isrlab.world.link import MOST_LINK
 
 MARKUP = "<img src=x onerror=window.ran=1>"
 
@@ -100,18 +103,55 @@ def test_names_of_records_do_not_become_markup_of_a_picture():
     assert all("<img" not in each for p in playground.view()["panels"] for each in p["pictures"])
 
 
-def test_every_command_is_explained():
-    assert explained.EXPLAINED.keys() == COMMANDS.keys()
-    assert contents()["words"]["produce"]["follow"] == ["count=", "acks=", "every=", "for="]
+def test_every_command_is_explained_and_every_word_of_it():
+    assert explained.explained().keys() - {explained.KINDS} == COMMANDS.keys()
+    words = contents()["words"]
+    assert [*words["produce"]["follow"]] == ["count=", "acks=", "every=", "for="]
+    texts = [text for each in words.values() for text in each["follow"].values()]
+    assert len(texts) > 60 and all(len(text) > 10 for text in texts)
+    forms = " ".join(f"{form.words} {form.options}" for form in COMMANDS.values())
+    assert {*re.findall(r"\b[A-Z]+\b", forms)} == {
+        kind for kind in explained.explained()[explained.KINDS] if kind.isupper()
+    }
 
 
 def test_cells_of_a_notebook_lead_to_the_playground():
-    assert playable.of_cell("%%exercise lose_m2\nkill 1") == {"try “lose m2”": "e.lose_m2"}
-    assert playable.of_cell("%%exercise flap_idle\n") == {}, "its goals are numbers"
-    (fragment,) = playable.of_cell("%%scenario --version 2.5\npartition\nkill 1\n").values()
+    assert playable.of_cell("%%exercise lose_m2\nkill 1", {}) == {"e.lose_m2": "try “lose m2”"}
+    assert playable.of_cell("%%exercise flap_idle\n", {}), "its goals are numbers of a scenario"
+    assert playable.of_cell("%%exercise far_follower\n", {}) == {}, "it is a fleet"
+    (fragment,) = playable.of_cell("%%scenario --version 2.5\npartition\nkill 1\n", {})
     assert link.read(fragment).text == "version 2.5\npartition\nkill 1\n"
-    (fragment,) = playable.of_cell('run = scenario.read("loss_bounce")').values()
+    (fragment,) = playable.of_cell('run = scenario.read("loss_bounce")', {})
     page = f'<a data-play="{fragment}">loss bounce</a>'
     there = playable.linked(page, True)
     assert f'href="../play/index.html#{fragment}"' in there
     assert playable.linked(there, False) == page
+
+
+def test_what_names_and_constants_say_of_a_cell_is_played():
+    known = {}
+    given = 'version = "4.1"\nwait_ms = 5\nfolder = "recordings/incidents/282-link-cut/logs"'
+    assert list(playable.of_cell(given, known)) == ["i.282-link-cut"]
+    assert list(playable.of_cell("found = look(folder)", known)) == ["i.282-link-cut"]
+    (fragment,) = playable.of_cell(
+        'play(f"partition\\nadvance {3 * wait_ms}ms" + "\\nkill 1")', known
+    )
+    assert link.read(fragment).text == "version 4.1\npartition\nadvance 15ms\nkill 1\n"
+    unknown = 'for ms in (1, 2):\n    text = f"partition\\nadvance {ms}ms"\n    play(text)'
+    assert playable.of_cell(unknown, known) == {}, "which of them?"
+
+
+def test_a_notebook_has_a_link_for_each_scenario_exercise_and_incident_that_it_names():
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        said = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+        playable.add_links(notebook)
+        outputs = [o for cell in notebook.cells for o in cell.get("outputs", [])]
+        shown = "".join(str(o.get("data", {}).get("text/html")) for o in outputs)
+        exercises = {f"e.{e.name}" for e in challenges() if f"%%exercise {e.name}\n" in said}
+        played = {playable.fragments()[name] for name in re.findall(r'read\("(\w+)"\)', said)
+                  if name in playable.fragments()}  # fmt: skip
+        incidents = {f"i.{name}" for name in re.findall(r"incidents/([\w-]+)", said)}
+        links = {*playable.LINK.findall(shown)}
+        assert exercises | played | incidents <= links, path.name
+        assert all(len(fragment) <= MOST_LINK for fragment in links)

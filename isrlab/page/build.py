@@ -1,7 +1,7 @@
 """`python -m isrlab page`: the page in a browser as a folder of files, for any web server.
 
 Theory of operation. Python for browsers (Pyodide) comes from npm, msgspec for it from PyPI;
-versions and hashes are named here, and what was fetched once is kept. Files lie in folders that are
+parts.toml has versions and hashes, and what was fetched once is kept. Files lie in folders that are
 named after their contents, so that a browser may keep them forever; `index.html` and `sw.js` name
 these folders. What is large is compressed here, as not every server does it, and has a name that
 servers and proxies leave alone. A page that is open asks for nothing from elsewhere.
@@ -19,8 +19,10 @@ import struct
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -30,31 +32,9 @@ from isrlab.page.playing import contents, recordings
 PLAY = "play"  # the folder of the page, beside the reports
 CACHE = Path("~/.cache/isrlab/page").expanduser()
 FRONT, COMPILE = Path(__file__).with_name("front"), Path(__file__).with_name("compile.mjs")
-PYODIDE = "pyodide-314.0.7.tgz"
-MSGSPEC = "msgspec-0.22.0-cp314-cp314-pyemscripten_2026_0_wasm32.whl"
-SHA256 = {
-    PYODIDE: "66b7949e5a0cba2250b586d7e368bf12fb482800748d182c4618254b685ffaa0",
-    MSGSPEC: "a66b1766311e42371e509c996c3933b161c7ae0eabdf361af5316dec197e1022",
-}
-COMMANDS = {
-    PYODIDE: ("npm", "pack", "--silent", "pyodide@314.0.7"),
-    MSGSPEC: (
-        *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
-        *("--no-deps", "--only-binary=:all:", "--platform=pyemscripten_2026_0_wasm32"),
-        *("--python-version=314", "--implementation=cp", "--abi=cp314", "msgspec==0.22.0"),
-    ),
-}
-# What runs in the browser, as the test of it imports it.
-PARTS = ("engine", "events", "world", "placement", "check", "logs", "page")
-ALONE = ("__init__.py", "installed.py", "exercise.py", "show/__init__.py", "show/colours.py",
-         "show/decided.py", "show/explorer_svg.py", "show/explorer_view.py")  # fmt: skip
-# Of Python's library what no part of it needs, nor Pyodide itself: half of the bytes.
-NOT_NEEDED = (
-    "_pyrepl/", "ctypes/", "curses/", "dbm/", "ensurepip/", "idlelib/", "lib2to3/", "mailbox",
-    "multiprocessing/", "pdb", "profiling/", "pydoc", "sqlite3/", "tkinter/", "turtle", "unittest/",
-    "venv/", "wsgiref/", "xml/", "xmlrpc/", "doctest", "imaplib", "smtplib", "poplib", "ftplib",
-    "http/server", "http/cookiejar", "html/parser", "pickletools", "test/", "turtledemo/",
-)  # fmt: skip
+PARTS = tomllib.loads(Path(__file__).with_name("parts.toml").read_text("utf-8"))
+_squeeze = partial(gzip.compress, compresslevel=9, mtime=0)
+PYODIDE, MSGSPEC = PARTS["pyodide"], PARTS["msgspec"]  # name, sha256, and the command that fetches
 
 
 class PageError(Exception):
@@ -62,10 +42,7 @@ class PageError(Exception):
 
 
 def build(out: Path) -> int:
-    """Write the page to `out`, which is replaced; the bytes of its files but for the recordings.
-
-    Raises PageError.
-    """
+    """Write the page to `out`, which is replaced; its bytes but for logs. Raises PageError."""
     pyodide, msgspec = fetched(PYODIDE), fetched(MSGSPEC)
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out.parent, prefix=".page-") as folder:
@@ -80,7 +57,7 @@ def build(out: Path) -> int:
         logs = {f"{name}.zip": _zipped(_logs(path)) for name, path in recordings().items()}
         where = {"pyodide": runtime, "recordings": _folder(made, "recordings", logs)}
         own["where.json"] = json.dumps({k: f"../{v}/" for k, v in where.items()}).encode()
-        own["python.bin"] = _squeezed(_archive(_compiled(pyodide, _python(msgspec))))
+        own["python.bin"] = _squeeze(_archive(_compiled(pyodide, _python(msgspec))))
         page = _folder(made, "page", own)
         index = (FRONT / "index.html").read_text(encoding="utf-8").replace("FOLDER", page)
         (made / "index.html").write_text(index, encoding="utf-8")
@@ -88,10 +65,10 @@ def build(out: Path) -> int:
         kept = [path for path in every if path.parent.name != where["recordings"]]
         files = [path.relative_to(made).as_posix() for path in kept]
         version = hashlib.sha256(f"{runtime} {page} {index}".encode()).hexdigest()[:12]
-        named = (
+        names = (
             f'const VERSION = "isrlab-{version}";\nconst FILES = {json.dumps(["./", *files])};\n'
         )
-        (made / "sw.js").write_bytes(named.encode() + worker_of_cache)
+        (made / "sw.js").write_bytes(names.encode() + worker_of_cache)
         size = sum(path.stat().st_size for path in kept)
         if out.exists():
             shutil.rmtree(out)
@@ -99,13 +76,13 @@ def build(out: Path) -> int:
     return size
 
 
-def fetched(name: str) -> Path:
+def fetched(part: Mapping[str, str]) -> Path:
     """The file of a package, as it was kept or from the registry; its hash is held."""
+    name, command = part["name"], part["command"].format(python=sys.executable).split()
     kept = CACHE / name
     if not kept.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=CACHE) as folder:
-            command = COMMANDS[name]
             if not shutil.which(command[0]):
                 raise PageError(f"{command[0]} is not installed; the page needs it for {name}")
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
@@ -113,31 +90,23 @@ def fetched(name: str) -> Path:
                 reason = (done.stderr.strip().splitlines() or ["it was not there"])[-1]
                 raise PageError(f"{name} could not be fetched with {command[0]}: {reason}")
             os.replace(Path(folder) / name, kept)
-    if hashlib.sha256(kept.read_bytes()).hexdigest() != SHA256[name]:
+    if hashlib.sha256(kept.read_bytes()).hexdigest() != part["sha256"]:
         raise PageError(f"{kept} has an unexpected hash. Delete it, then build again.")
     return kept
 
 
 def _runtime(package: Path) -> dict[str, bytes]:
     with tarfile.open(package) as archive:
-        files = {name: _member(archive, f"package/{name}") for name in (
-            "pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip",
-            "pyodide-lock.json")}  # fmt: skip
+        files = {name: archive.extractfile(f"package/{name}").read()  # type: ignore[union-attr]
+                 for name in PYODIDE["files"]}  # fmt: skip
     lock = json.loads(files["pyodide-lock.json"]) | {"packages": {}}
     return {
         "pyodide.js": files["pyodide.mjs"].replace(b"pyodide.asm.mjs", b"pyodide.asm.js"),
         "pyodide.asm.js": files["pyodide.asm.mjs"],
-        "pyodide.asm.wasm.bin": _squeezed(files["pyodide.asm.wasm"]),
+        "pyodide.asm.wasm.bin": _squeeze(files["pyodide.asm.wasm"]),
         "pyodide-lock.json": json.dumps(lock).encode(),
         "python_stdlib.zip": _library(package, files["python_stdlib.zip"]),
     }
-
-
-def _member(archive: tarfile.TarFile, name: str) -> bytes:
-    file = archive.extractfile(name)
-    if file is None:
-        raise PageError(f"{PYODIDE} has no {name}")
-    return file.read()
 
 
 def _compiled(package: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -165,7 +134,11 @@ def _compiled(package: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:
 def _library(package: Path, whole: bytes) -> bytes:
     """Python's library, compiled, without what is not needed."""
     with zipfile.ZipFile(io.BytesIO(whole)) as archive:
-        names = [n for n in archive.namelist() if not n.startswith(NOT_NEEDED) and n[-1] != "/"]
+        names = [
+            n
+            for n in archive.namelist()
+            if not n.startswith(tuple(PARTS["library"]["not_needed"])) and n[-1] != "/"
+        ]
         library = _zipped(_compiled(package, {name: archive.read(name) for name in names}))
     (CACHE / f"library-{package.stem}.zip").write_bytes(library)
     return library
@@ -184,14 +157,12 @@ def _python(msgspec: Path) -> dict[str, bytes]:
     with zipfile.ZipFile(msgspec) as wheel:
         files = {name: wheel.read(name) for name in wheel.namelist()
                  if name.startswith("msgspec/") and not name.endswith((".pyi", "/"))}  # fmt: skip
-    paths = [PACKAGE / name for name in ALONE]
-    for part in PARTS:
+    paths = [PACKAGE / name for name in PARTS["isrlab"]["files"]]
+    for part in PARTS["isrlab"]["folders"]:
         paths += [p for kind in ("*.py", "*.txt") for p in sorted((PACKAGE / part).rglob(kind))]
     files |= {f"isrlab/{p.relative_to(PACKAGE).as_posix()}": p.read_bytes() for p in paths}
-    for folder in ("scenarios", "exercises"):
-        for path in sorted((DATA / folder).glob("*.txt")):
-            files[f"isrlab/data/{folder}/{path.name}"] = path.read_bytes()
-    return files
+    texts = [*sorted(DATA.glob("scenarios/*.txt")), *sorted(DATA.glob("exercises/*.txt"))]
+    return files | {f"isrlab/data/{p.parent.name}/{p.name}": p.read_bytes() for p in texts}
 
 
 def _logs(folder: Path) -> dict[str, bytes]:
@@ -203,10 +174,6 @@ def _logs(folder: Path) -> dict[str, bytes]:
 def _archive(files: Mapping[str, bytes]) -> bytes:
     index = json.dumps({name: len(content) for name, content in files.items()}).encode()
     return struct.pack("<I", len(index)) + index + b"".join(files.values())
-
-
-def _squeezed(content: bytes) -> bytes:
-    return gzip.compress(content, 9, mtime=0)
 
 
 def _folder(out: Path, name: str, files: Mapping[str, bytes]) -> str:

@@ -157,37 +157,32 @@ class Playground:
 
 def contents() -> dict[str, Any]:
     """What the page offers, which never changes: stories, challenges, words, and its opening."""
-    stories = [(path.stem, path.read_text(encoding="utf-8"))
-               for path in sorted(scenario.LIBRARY.glob("*.txt"))]  # fmt: skip
-    playground = Playground()
+    playground, stories = Playground(), sorted(scenario.LIBRARY.glob("*.txt"))
     return {
         "opening": OPENING,
         "view": playground.view(),
         "cells": cells_of(playground.story),
-        "stories": {name: _first_sentence(text) for name, text in stories},
+        "stories": {each.stem: _first_sentence(each) for each in stories},
         "challenges": {each.name: {**each.sections, "hints": each.hints} for each in challenges()},
         "recordings": {name: name.replace("-", " ") for name in recordings()},
         "words": explained.words(),
         "promises": list(PROPERTIES),
-        "versions": [version.name for version in PRESETS.values()],
-        "mix": decided.MIX,
         "most_link": link.MOST_LINK,
     }
 
 
 def recordings() -> dict[str, Path]:
     """The logs of real clusters that the page can open, by name."""
-    root = DATA / "recordings"
-    return {each.name: each for each in sorted([*root.glob("kafka-*"), *root.glob("incidents/*/")])}
+    folders = *DATA.glob("recordings/kafka-*"), *DATA.glob("recordings/incidents/*/")
+    return {each.name: each for each in sorted(folders)}
 
 
 def challenges() -> list[exercise.Exercise]:
     """The exercises whose answers are lines of a scenario. A fleet would need numpy."""
-    every = (exercise.read(name) for name in exercise.names())
-    return [each for each in every if not each.sections["fleet"]]
+    return [e for e in map(exercise.read, exercise.names()) if not e.sections["fleet"]]
 
 
-def _first_sentence(text: str) -> str:
-    words = " ".join(line.strip("# ") for line in text.split("\n\n")[0].splitlines()
-                     if line.startswith("#"))  # fmt: skip
+def _first_sentence(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8").split("\n\n")[0].splitlines()
+    words = " ".join(line.strip("# ") for line in lines if line.startswith("#"))
     return words.split(". ")[0].rstrip(".")[:120]

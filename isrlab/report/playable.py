@@ -18,6 +18,7 @@ from functools import cache
 from typing import Any
 
 from nbformat import NotebookNode
+from nbformat.v4 import new_output
 
 from isrlab.page.build import PLAY
 from isrlab.page.playing import challenges, recordings
@@ -26,8 +27,7 @@ from isrlab.world import link, scenario
 
 LINK = re.compile(r'<a (?:href="[^"]*" )?data-play="([\w.-]+)">')
 _IN_A_TABLE = re.compile(r"<td>(\w+|partition [^<]*; [^<]*)</td>")
-_EXERCISE, _SCENARIO = re.compile(r"%%exercise (\w+)"), re.compile(r"%%scenario(.*)\n")
-_RECORDED = re.compile(r"(?:.*/)?(?:recordings|incidents)/([\w.-]+)(?:/.*)?")
+_RECORDED = re.compile(r"(?:recordings|incidents)/(?!incidents)([\w.-]+)")
 _PLAIN = ast.Constant, ast.JoinedStr, ast.BinOp, ast.Name, ast.List
 
 
@@ -38,17 +38,15 @@ def fragments() -> dict[str, str]:
     return {path.stem: link.fragment(path.read_text(encoding="utf-8")) for path in paths}
 
 
-def of_cell(source: str, known: dict[str, Any] | None = None) -> dict[str, str]:
-    """What can be played of a cell: fragments, and what they open. `known` are the values of names
-    so far, and those of the cell are added."""
-    if match := _EXERCISE.match(source):
-        names = {each.name for each in challenges()} & {match[1]}
+def of_cell(source: str, known: dict[str, Any]) -> dict[str, str]:
+    """What can be played of a cell: fragments, and what they open; `known` are names so far."""
+    head, _, lines = source.partition("\n")
+    if head.startswith("%%exercise"):
+        names = [each.name for each in challenges() if each.name in head.split()]
         return {f"e.{name}": f"try “{name.replace('_', ' ')}”" for name in names}
-    if match := _SCENARIO.match(source):
-        version = re.search(r"--version (\S+)", match[1])
-        text = source[match.end() :]
-        return {link.fragment(text, (version[1],) if version else ()): "this scenario"}
-    links, known = dict[str, str](), {} if known is None else known
+    if head.startswith("%%scenario"):
+        return {link.fragment(lines, re.findall(r"--version (\S+)", head)): "this scenario"}
+    links = dict[str, str]()
     with suppress(SyntaxError):
         for text in _texts(ast.parse(re.sub(r"(?m)^\s*[%!].*", "", source)), known):
             links |= _link(text, known)
@@ -56,26 +54,21 @@ def of_cell(source: str, known: dict[str, Any] | None = None) -> dict[str, str]:
 
 
 def _link(text: str, known: dict[str, Any]) -> dict[str, str]:
-    recorded, version = _RECORDED.fullmatch(text), known.get("version")
     if text in fragments():
         return {fragments()[text]: text.replace("_", " ")}
-    if recorded and recorded[1] in recordings():
-        return {f"i.{recorded[1]}": f"the logs of {recorded[1]}"}
-    if text.startswith("partition ") and "\n" in text.strip():
-        return {
-            link.fragment(text, (version,) if isinstance(version, str) else ()): "this schedule"
-        }
-    return {}
+    if re.match(r"partition\b.*\n.", text):
+        version = [str(known["version"])] if known.get("version") else []
+        return {link.fragment(text, version): "this schedule"}
+    return {f"i.{n}": f"the logs of {n}" for n in _RECORDED.findall(text) if n in recordings()}
 
 
 def _texts(node: ast.AST, known: dict[str, Any]) -> Iterator[str]:
     """The texts of a cell, where constants and names that are known say them whole."""
-    value = _value(node, known)
-    yield from (each for each in (value if isinstance(value, list) else [value])
-                if isinstance(each, str))  # fmt: skip
-    if not isinstance(node, _PLAIN):
-        for child in ast.iter_child_nodes(node):
-            yield from _texts(child, known)
+    if isinstance(node, _PLAIN):
+        yield str(_value(node, known))
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _texts(child, known)
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
         known[node.targets[0].id] = _value(node.value, known)
 
@@ -84,12 +77,8 @@ def _value(node: ast.AST, known: dict[str, Any]) -> Any:
     """None if it is not plain. The cell is the user's own, who has just run it."""
     with suppress(Exception):
         if isinstance(node, _PLAIN):
-            expression = compile(ast.Expression(node), "cell", "eval")
-            return eval(
-                expression,
-                {"__builtins__": {}},
-                {name: each for name, each in known.items() if each is not None},
-            )
+            names = {n: v for n, v in ({"__builtins__": {}} | known).items() if v is not None}
+            return eval(compile(ast.Expression(node), "cell", "eval"), names)
     return None
 
 
@@ -110,14 +99,11 @@ def add_links(notebook: NotebookNode) -> None:
         for tag in tags(cell):
             links |= _link(tag.removeprefix("play:"), {})
         # Logs are read in many cells: only the first has the link, and no cell of parameters.
-        again = {each for each in shown & links.keys() if each.startswith("i.")}
-        anchors = [_anchor(*each) for each in links.items() if each[0] not in again]
+        anchors = [_anchor(*each) for each in links.items() if each[0] not in shown]
         if anchors and not {"parameters", "injected-parameters"} & {*tags(cell)}:
-            shown |= links.keys()
+            shown |= {each for each in links if each.startswith("i.")}
             page = f'<p class="play">Play in your browser: {", ".join(anchors)}</p>'
-            data = NotebookNode({"text/html": page})
-            new = NotebookNode(output_type="display_data", data=data, metadata={})
-            cell.outputs.append(new)
+            cell.outputs.append(new_output("display_data", {"text/html": page}))
 
 
 def _anchor(fragment: str, text: str) -> str:
@@ -126,9 +112,5 @@ def _anchor(fragment: str, text: str) -> str:
 
 def linked(page: str, has_playground: bool) -> str:
     """The links of a page lead to the playground, if there is one."""
-
-    def address(match: re.Match[str]) -> str:
-        href = f'href="../{PLAY}/index.html#{match[1]}" ' if has_playground else ""
-        return f'<a {href}data-play="{match[1]}">'
-
-    return LINK.sub(address, page)
+    href = rf'href="../{PLAY}/index.html#\1" ' if has_playground else ""
+    return LINK.sub(rf'<a {href}data-play="\1">', page)

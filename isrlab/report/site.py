@@ -22,11 +22,6 @@ def make_page(out: Path) -> None:
 
     Its parts come from npm and PyPI the first time, and are kept in ~/.cache/isrlab/page. Any web
     server serves the folder; a file that is opened without one cannot run Python.
-
-    \b
-    Examples:
-      python -m isrlab page && python -m http.server --directory reports
-      python -m isrlab report && python -m isrlab page
     """
     require("notebooks")
     from isrlab.page.build import PLAY, PageError, build

@@ -19,7 +19,6 @@ from typing import NamedTuple
 MOST_LINK, MOST_TEXT = 4_000, 20_000  # characters of a fragment, and of its schedule
 _FORM = re.compile(r"s[\w-]*", re.ASCII)
 _NOT_IN_A_LINK = ("version ", "status", "check", "trace")
-# The likeliest words are last: their distance is shorter.
 _WORDS = Path(__file__).with_name("link_words.txt").read_bytes()
 
 
@@ -44,9 +43,7 @@ def fragment(text: str, versions: Sequence[str] = (), at: int | None = None) -> 
     lines = [line for line in lines if line]
     own = [line.split()[1] for line in lines if line.startswith("version ")]
     head = ",".join(versions or own or ("3.7",)) + ("" if at is None else f" {at}")
-    lines = [
-        line for line in lines if not line.startswith(("version ", "status", "check", "trace"))
-    ]
+    lines = [line for line in lines if not line.startswith(_NOT_IN_A_LINK)]
     squeezer = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zdict=_WORDS)
     squeezed = squeezer.compress("\n".join([head, *lines]).encode()) + squeezer.flush()
     return "s" + urlsafe_b64encode(squeezed).decode().rstrip("=")

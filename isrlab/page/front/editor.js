@@ -1,9 +1,10 @@
 // Completes and explains the words of a schedule, below whatever field they are typed in. The words
-// come from Python: for each command how it is written, what it does, and which words may follow.
+// come from Python: for each command how it is written, what it does, and what the words mean that may
+// follow it. What is explained is the word that is chosen, else the one at the cursor, else the command.
 
 export function assist(root, box, words) {
   const [list, explained] = [box.querySelector("#words"), box.querySelector("#explained")];
-  let [field, fitting, chosen] = [null, [], -1];
+  let [field, fitting, chosen, means] = [null, [], -1, () => ""];
 
   const isField = (target) => target?.matches?.("textarea, .line");
 
@@ -17,11 +18,16 @@ export function assist(root, box, words) {
   function look() {
     const { typed, given, line } = here();
     const command = words[given[0] ?? typed];
-    const names = line.trimStart().startsWith("#") ? [] : given.length ? command?.follow ?? [] : Object.keys(words);
+    const follow = command?.follow ?? {};
+    const names = line.trimStart().startsWith("#") ? [] : Object.keys(given.length ? follow : words);
     fitting = names.filter((name) => name.startsWith(typed) && name !== typed && !given.includes(name)).slice(0, 40);
     chosen = -1;
-    explained.textContent = command ? `${command.usage}: ${command.does}`
-      : given.length ? `${given[0]} is no command.` : "";
+    means = (name) => {
+      if (!given.length && words[name]) return `${words[name].usage}: ${words[name].does}`;
+      const option = name.replace(/=.*/, "=");
+      if (given.length && follow[option]) return `${option} ${follow[option]}`;
+      return command ? `${command.usage}: ${command.does}` : given.length ? `${given[0]} is no command.` : "";
+    };
     show();
   }
 
@@ -32,9 +38,11 @@ export function assist(root, box, words) {
       item.setAttribute("role", "option");
       item.setAttribute("aria-selected", String(nth === chosen));
       item.textContent = name;
+      item.title = means(name);
       item.addEventListener("mousedown", (event) => { event.preventDefault(); take(nth); });
       return item;
     }));
+    explained.textContent = means(fitting[chosen] ?? here().typed);
     list.children[chosen]?.scrollIntoView({ block: "nearest" });
     field.setAttribute("aria-controls", "words");
     field.setAttribute("aria-autocomplete", "list");

@@ -16,6 +16,7 @@ import pytest
 from test_browser import ROOT, chromium, only_this_machine  # noqa: F401
 
 from isrlab.page.build import PLAY, PageError, build
+from isrlab.world import link, scenario
 
 MARKUP = '<img src=x onerror="window.ran=1"><script>window.ran=1</script>'
 WAIT_MS = 180_000  # the machine may be busy
@@ -131,25 +132,100 @@ def test_a_loss_is_found_by_keys_sent_as_a_link_and_opened_without_a_network(
     page.get_by_text("Solved. 5 commands").wait_for()
     page.get_by_role("button", name="Copy a link").focus()
     page.keyboard.press("Enter")
-    link = page.evaluate("location.href")
-    assert "#s" in link and len(link.split("#")[1]) <= 300
+    address = page.evaluate("location.href")
+    assert "#s" in address and len(address.split("#")[1]) <= 300
     page.wait_for_timeout(2_000)
     assert page.evaluate("navigator.serviceWorker.ready.then(() => true)")
     assert complaints == []
 
-    other = opened(context, link)
+    other = opened(context, address)
     ready(other)
     tree = other.locator(".tree [aria-current]")
     assert "✗ committed_records_survive" in tree.inner_text()
     site.close()
     begun = time.monotonic()
-    offline = opened(context, link, complaints)
+    offline = opened(context, address, complaints)
     ready(offline)
     warm_s = time.monotonic() - begun
     assert "✗ committed_records_survive" in offline.locator(".tree [aria-current]").inner_text()
     assert complaints == []
     with capsys.disabled():
         print(f"\npicture {picture_s:.1f} s, Python {python_s:.1f} s, again {warm_s:.1f} s")
+
+
+def by_keys(page, selector):
+    """Press Tab until the focus is there, which a reader without a mouse can do as well."""
+    for _ in range(400):
+        if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"Tab does not reach {selector}")
+
+
+def heard(page):
+    """What a screen reader is given: (role, name) of each part that is not hidden from it."""
+    nodes = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
+    shown = [node for node in nodes if not node["ignored"]]
+    return [(each["role"]["value"], each.get("name", {}).get("value", "")) for each in shown]
+
+
+def test_an_articles_loss_is_played_by_keys_alone_and_heard(chromium, context, site):  # noqa: F811
+    page = opened(context, site.address)
+    ready(page)
+    by_keys(page, "textarea")
+    page.keyboard.press("Control+A")
+    told = link.read(link.fragment(scenario.read("loss_as_told")))
+    page.keyboard.insert_text(told.text)
+    page.evaluate("document.documentElement.dataset.state = 'typing'")
+    page.keyboard.press("Shift+Tab")  # copy
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    ready(page)
+    assert "✗ committed_records_survive" in page.locator(".tree").inner_text()
+    page.keyboard.press("Alt+ArrowLeft")
+    ready(page)
+    parts, said = heard(page), page.locator(".said").inner_text()
+    controls = {"button", "combobox", "textbox", "spinbutton", "image", "progressbar", "group"}
+    assert [part for part in parts if part[0] in controls and not part[1].strip()] == []
+    assert len([name for role, name in parts if role == "button"]) > 20
+    pictures = [name for role, name in parts if role == "image"]
+    assert any("leo=" in name for name in pictures)
+    assert said and ("StaticText", said) in parts
+    page.keyboard.press("Alt+ArrowRight")
+    by_keys(page, "#copy")
+    page.keyboard.press("Enter")
+    address = page.evaluate("location.href")
+    elsewhere = chromium.new_context()  # with a profile of its own
+    elsewhere.set_default_timeout(WAIT_MS)
+    other = opened(elsewhere, address)
+    ready(other)
+    assert "✗ committed_records_survive" in other.locator(".tree").inner_text()
+    assert other.locator(".tree").inner_text() == page.locator(".tree").inner_text()
+    elsewhere.close()
+
+
+def test_the_editor_explains_the_option_at_the_cursor(context, site):
+    page = opened(context, site.address)
+    by_keys(page, ".line")
+    page.keyboard.type("produce 1 ac")
+    assert page.locator("#words li").all_inner_texts() == ["acks="]
+    page.keyboard.press("Control+Space")
+    assert "once the whole ISR has them" in page.locator("#explained").inner_text()
+    page.keyboard.press("Enter")
+    page.keyboard.type("all count")
+    assert page.get_by_label("the next step as a line").input_value() == "produce 1 acks=all count"
+    assert "A client writes a record" in page.locator("#explained").inner_text()
+
+
+def test_a_recorded_incident_is_opened_by_a_link(context, site):
+    page = opened(context, f"{site.address}#i.282-link-cut")
+    page.locator("#answer:not([hidden])").wait_for()
+    assert "282-link-cut.zip" in page.locator("#answer").inner_text()
+    page.evaluate("location.hash = 'i.of-nobody'")
+    page.get_by_text("There is no recording of this name").wait_for()
+    page.evaluate("location.hash = 'logs'")
+    ready(page)
+    assert page.locator(".isrlab-explorer .bad").first.inner_text() == ""
 
 
 def test_the_picture_of_a_step_comes_soon_after_it(context, site, capsys):

@@ -91,6 +91,14 @@ def test_what_is_wrong_is_said_and_changes_nothing(message, problem):
     assert view["text"] == before["text"] and view["path"] == before["path"]
 
 
+def test_a_schedule_is_played_by_the_rules_that_it_names():
+    playground = Playground()
+    view = ask(playground, open="partition\nkill 1")
+    assert view["versions"] == ["4.3", "4.0"]
+    assert ask(playground, open=view["text"] + "elect")["versions"] == ["4.3", "4.0"]
+    assert ask(playground, open="version 0.10.2\npartition\nkill 1")["versions"] == ["0.10.2"]
+
+
 def test_a_step_that_never_settles_is_no_step():
     playground = Playground()
     view = ask(playground, play="advance 99999h")

@@ -57,11 +57,11 @@ class Playground:
                 case {"text": str(text), "versions": [*versions], "at": int(at)}:
                     self._open(text, versions, at)
                 case {"decide": {"promise": str(promise), "mix": str(mix)}}:
-                    curves = self._curves(promise, decided.mix_of(mix))
-                    self._left = chain(self._left, curves)
+                    self._left = chain(self._left, self._curves(promise, decided.mix_of(mix)))
                     return json.dumps({"curve": {"share": 0}})
                 case {"open": str(text)}:
-                    self._open(text, self.story.versions, None)
+                    named = text[:8] == "version " and text.split("\n")[0] not in self.story.text
+                    self._open(text, () if named else self.story.versions, None)
                 case _:
                     self.story, problem = heed(self.story, asked)
         except (ValueError, NotSettledError) as error:

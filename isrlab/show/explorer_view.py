@@ -29,8 +29,7 @@ _WORDS = colours.OUTCOMES | {"impossible": colours.WHITE}
 
 
 def heed(story: Exploration, asked: Mapping[str, Any]) -> tuple[Exploration, str]:
-    """Apply the reader's choice; returns the exploration and the error. A wrong line or text
-    changes nothing."""
+    """Apply the reader's choice; returns the exploration and the error, which changes nothing."""
     try:
         match asked:
             case {"play": str(line)}:
@@ -40,7 +39,9 @@ def heed(story: Exploration, asked: Mapping[str, Any]) -> tuple[Exploration, str
             case {"versions": [*names]}:
                 story.compare([str(name) for name in names if name])
             case {"open": str(text)}:
-                story = Exploration(text, [story.rules[name] for name in story.versions])
+                named = text.startswith("version ") and text.splitlines()[0] not in story.text
+                rules = [] if named else [story.rules[name] for name in story.versions]
+                story = Exploration(text, rules)
     except (ValueError, NotSettledError) as error:
         return story, str(error)
     return story, ""
@@ -48,16 +49,15 @@ def heed(story: Exploration, asked: Mapping[str, Any]) -> tuple[Exploration, str
 
 def view_of(story: Exploration, problem: str = "") -> dict[str, Any]:
     """All that the front end shows, as numbers and text; pictures are SVG."""
-    first, here = story.versions[0], story.current
     differs = story.differs()
     return {
         "versions": story.versions,
         "releases": list(dict.fromkeys([*(v.name for v in PRESETS.values()), *story.rules])),
-        "actions": actions_of(story.run(first)),
+        "actions": actions_of(story.run(story.versions[0])),
         "panels": [panel_of(story, version) for version in story.versions],
         "tree": [node_of(story, number, differs) for number in range(len(story.tree))],
-        "path": story.path(here),
-        "next": story.tree[here].last,
+        "path": story.path(story.current),
+        "next": story.tree[story.current].last,
         "differs": differs,
         "text": story.text,
         "problem": problem,
@@ -98,7 +98,7 @@ def panel_of(story: Exploration, version: str) -> dict[str, Any]:
     """A version's pictures of the current step, with their alt texts."""
     here, run = story.current, story.run(version)
     parent = story.run(version, story.tree[here].parent)
-    steps = [step for step in story.path(here) if step][-MOST_SHOWN:]
+    steps = [step for step in story.path(story.current) if step][-MOST_SHOWN:]
     pictures = [
         draw_replicas(part.frames[-1], LOOK, old.frames[-1] if here else None)
         for part, old in zip(run.topic, parent.topic, strict=True)

@@ -204,7 +204,7 @@ function listen() {
   });
   window.addEventListener("hashchange", () => {
     const fragment = location.hash.slice(1);
-    const message = fragment && fragment !== "explorer" && fragment !== state.view.link ? open(fragment) : null;
+    const message = fragment && !$(fragment) && fragment !== state.view.link ? open(fragment) : null;
     if (message) ask(message);
   });
 }
@@ -297,6 +297,6 @@ assist($("explorer"), $("assist"), contents.words);
 listen();
 listenToDrops();
 performance.mark("picture");
-const linked = location.hash.length > 1 && location.hash !== "#explorer" ? open(location.hash.slice(1)) : null;
+const linked = location.hash.length > 1 && !$(location.hash.slice(1)) ? open(location.hash.slice(1)) : null;
 $("story").value = linked ? "" : contents.opening;
 begin(linked || { story: contents.opening, versions: ["4.3", "4.0"], at: 10 });

@@ -16,7 +16,7 @@ function make(tag, { text, kids = [], on = {}, ...rest } = {}) {
 
 const SHAPES = new Set("svg defs pattern rect path line polygon circle text".split(" "));
 
-// As elements of the page: an image of its own takes a browser ten times as long to draw.
+// As elements of the page: an image of its own would first have to be decoded.
 export function picture(svg, alt) {
   const inert = document.createElement("template"); // nothing in it runs or is fetched
   inert.innerHTML = svg;

@@ -20,7 +20,8 @@ export function assist(root, box, words) {
     const command = words[given[0] ?? typed];
     const follow = command?.follow ?? {};
     const names = line.trimStart().startsWith("#") ? [] : Object.keys(given.length ? follow : words);
-    fitting = names.filter((name) => name.startsWith(typed) && name !== typed && !given.includes(name)).slice(0, 40);
+    const isGiven = (name) => given.some((word) => word.replace(/=.*/, "=") === name);
+    fitting = names.filter((name) => name.startsWith(typed) && name !== typed && !isGiven(name)).slice(0, 40);
     chosen = -1;
     means = (name) => {
       if (!given.length && words[name]) return `${words[name].usage}: ${words[name].does}`;

@@ -80,7 +80,7 @@ def test_a_curve_is_that_of_a_notebook():
         ({"challenge": "../lose_m2"}, "no exercise"),
         ({"play": "# nothing"}, "is not a step"),
         ({"go": 9_999}, "no step"),
-        ({"decide": {"promise": "x", "mix": "kill=much"}}, "no weight"),
+        ({"decide": {"promise": "x", "mix": "kill=much"}}, "not a weight"),
     ],
 )
 def test_what_is_wrong_is_said_and_changes_nothing(message, problem):

@@ -18,8 +18,6 @@ from isrlab.search.breadth_first import BreadthFirst
 from isrlab.search.everything import system_of, try_all
 from isrlab.world import scenario
 
-UNCLEAN = "partition replicas=1,2 unclean.leader.election.enable=true"
-
 
 def search(*words: str) -> Result:
     return CliRunner().invoke(main, ["search", "--all", *words])
@@ -46,14 +44,6 @@ def test_the_same_budgets_break_nothing_later(version: str) -> None:
     assert "no schedule within these budgets breaks" in result.output
 
 
-def test_it_finds_the_race_of_an_order_with_a_request() -> None:
-    line = "partition replicas=1,2,3 min.insync.replicas=2"
-    result = search("--version", "3.7", "--partition", line, "acks_all=1", "crashes=1", "lags=1")
-    assert result.exit_code == 0, result.output
-    assert "after 17 actions, and not sooner" in result.output
-    assert is_broken(result.stdout, "acknowledged_records_survive")
-
-
 def test_a_promise_that_is_weakened_by_hand_is_broken(monkeypatch) -> None:
     """That nothing is ever committed."""
     monkeypatch.setitem(
@@ -73,30 +63,6 @@ def test_a_rule_that_is_switched_off_by_hand_is_caught() -> None:
     assert verdict.text is not None
     assert is_broken(verdict.text, "committed_records_survive", rules)
     assert not is_broken(verdict.text, "committed_records_survive", "0.11")
-
-
-@pytest.mark.parametrize(
-    ("version", "repairs", "length"),
-    [
-        ("4.0", {}, None),
-        ("4.1", {}, 5),
-        ("4.3", {}, 5),
-        ("4.3", {"elr_of_replicas_only": True}, None),
-        ("4.3", {"min_isr_of_own_partition": True}, None),
-    ],
-)
-def test_it_finds_the_loss_of_a_partition_that_is_moved_and_back(version, repairs, length) -> None:
-    """Eligible leader replicas by the replicas of partition 0, which stays; and both repairs."""
-    rules = KafkaVersion.of(version)
-    rules = rules.with_(**repairs) if repairs else rules
-    topic = "partition replicas=1,2 min.insync.replicas=2\npartition p1 replicas=1,2"
-    budgets, promise = {"acks_all": 1, "reassigns": 2, "crashes": 1}, "acknowledged_records_survive"
-    result = try_all(rules, topic, budgets, promise, prompt=True)
-    assert (result.holds, len(result.actions)) == (length is None, length or 0)
-    if result.text is not None:
-        run = scenario.play(result.text, version=version).of("p1")
-        assert promise in run.violations
-    assert (result.text is None) == (length is None)
 
 
 @pytest.mark.parametrize(
@@ -140,29 +106,3 @@ def test_a_search_that_is_interrupted_goes_on_from_what_it_saved(tmp_path: Path)
             result.stdout.splitlines()[1].split(", depth")[0] for result in (resumed, whole)
         )
         assert ours == theirs
-
-
-# (release, the partition and what was done so far, further words, actions of the shortest break)
-DRAINED = """partition replicas=1,2,3 min.insync.replicas=2
-produce 1 acks=all
-stabilize
-advance 1s
-kill 2
-kill 3
-elect
-stabilize"""
-LOSSES = [
-    ("0.11", UNCLEAN, "logs_agree produces=2 crashes=2 shutdowns=1", 13),
-    ("0.11", UNCLEAN, "logs_agree produces=2 crashes=2 checkpoints=1", 15),
-    ("4.3", DRAINED, "acknowledged_records_survive --brokers 4 --prompt crashes=1 reassigns=2", 7),
-]
-
-
-@pytest.mark.parametrize(("version", "partition", "words", "length"), LOSSES)
-def test_it_finds_what_other_releases_break(version, partition, words, length) -> None:
-    promise, *others = words.split()
-    line = ("--version", version, "--partition", partition, "--property", promise)
-    result = search(*line, *others)
-    assert result.exit_code == 0, result.output
-    assert f"{promise} is broken after {length} actions, and not sooner" in result.output
-    assert is_broken(result.stdout, promise)

@@ -78,7 +78,8 @@ class SearchResult:
     """What a search of everything has found out."""
 
     end: SearchEnd  # how many states, how deep, how long
-    promise: str | None  # of those that are broken, the one with the shortest schedule
+    asked: str  # what was searched
+    promise: str | None = None  # of those that are broken, one with the shortest schedule
     actions: tuple[Any, ...] = ()  # that schedule
     text: str | None = None  # the same as a scenario; None if no times were found for it
 
@@ -98,28 +99,38 @@ class SearchResult:
 
 def try_all(
     version: str | KafkaVersion, partition: str, budgets: dict[str, int], *promises: str,
-    **how: Any,
+    saves: Path | None = None, resume: bool = False, **how: Any,
 ) -> SearchResult:  # fmt: skip
     """Search everything by the rules of a release, or by rules changed by hand
     (`KafkaVersion.of("4.1").with_(...)`), for a break of these promises (none named: of all).
 
-    `how`: `brokers` and `prompt` as in `system_of`; `workers`, `most_bytes` and `most_depth` as in
+    A search that is stopped is kept in `saves`, and goes on with `resume`. `how`:
+    `brokers` and `prompt` as in `system_of`; `workers`, `most_bytes`, `most_depth` and `tell` as in
     `BreadthFirst`. Raises ValueError for what cannot be searched.
     """
     for name in set(promises) - set(safety.PROPERTIES):
         raise ValueError(f"no property {name!r}; known: {', '.join(safety.PROPERTIES)}")
     where = {name: how.pop(name) for name in ("brokers", "prompt") if name in how}
     make: Any = partial(system_of, version, partition, budgets, **where)
+    system = make()
+    asked = f"{system.version.name}, {line_of(partition)}, "
+    asked += " ".join(f"{kind}={count}" for kind, count in budgets.items())
+    asked += "".join(f", {name}={value}" for name, value in where.items() if value)
     searching = BreadthFirst(make, wanted=promises, **({"most_bytes": most_bytes()} | how))
     try:
+        if saves and resume:
+            searching.load(saves, asked)
         end = searching.run()
-        if not end.schedules:
-            return SearchResult(end, None)
-        name, actions = min(end.schedules.items(), key=lambda item: len(item[1]))
-        text = text_of(make(), line_of(partition), actions, name)
-        return SearchResult(end, name, tuple(actions), text)
+        if saves and end.ended in ("memory", "stopped"):
+            searching.save(saves, asked)
     finally:
         searching.close()
+    shortest = sorted(end.schedules.items(), key=lambda item: len(item[1]))
+    for name, actions in shortest:
+        text = text_of(system, line_of(partition), actions, name)
+        if text is not None:
+            return SearchResult(end, asked, name, tuple(actions), text)
+    return SearchResult(end, asked, *((shortest[0][0], tuple(shortest[0][1])) if shortest else ()))
 
 
 class _Shown:
@@ -143,66 +154,30 @@ class _Shown:
 
 
 def search_all(
-    version: str, partition: str, words: tuple[str, ...], *, name: str | None, workers: int,
-    memory: int | None, brokers: int, prompt: bool, saves: Path, resume: bool,
+    version: str, partition: str, words: tuple[str, ...], *, name: str | None, memory: int | None,
+    **how: Any,
 ) -> int:  # fmt: skip
     """Search, print the verdict, and answer with the exit status. Raises ValueError."""
-    release, budgets = KafkaVersion.of(version), budgets_of(words)
-    if name is not None and name not in safety.PROPERTIES:
-        raise ValueError(f"no property {name!r}; known: {', '.join(safety.PROPERTIES)}")
-    system_of(version, partition, budgets, brokers, prompt)  # says what is wrong with them
-    spent = " ".join(f"{kind}={count}" for kind, count in budgets.items())
-    of = f"{release.name}, {line_of(partition)}, {spent}"
-    of += f", {brokers} brokers" * bool(brokers) + ", prompt controller" * prompt
-    make: Any = partial(system_of, version, partition, budgets, brokers, prompt)
-    searching = BreadthFirst(
-        make,
-        workers,
-        most_bytes=memory * 1e6 if memory else most_bytes(),
-        tell=_Shown(),
-        wanted=(name,) if name else (),
-    )
-    try:
-        if resume:
-            searching.load(saves, of)
-        end = searching.run()
-        if end.ended in ("memory", "stopped"):
-            searching.save(saves, of)
-        return _say(end, searching, (of, line_of(partition)), saves)
-    finally:
-        searching.close()
-
-
-def _say(end: SearchEnd, searching: BreadthFirst, asked: tuple[str, str], saves: Path) -> int:
-    of, partition = asked
-    at, wanted = end.progress, searching.wanted or tuple(safety.PROPERTIES)
-    remembered = 1 - end.counts["computed"] / max(1, end.counts["steps"])
-    print(f"# {of}".replace("\n", "; "))
+    limit, wanted = memory * 1e6 if memory else most_bytes(), (name,) if name else ()
+    how |= {"most_bytes": limit, "tell": _Shown()}
+    result = try_all(version, partition, budgets_of(words), *wanted, **how)
+    end, at = result.end, result.end.progress
+    print(f"# {result.asked}".replace("\n", "; "))
     print(f"# {at.distinct:,} states, {at.transitions:,} transitions, depth {at.depth}, "
           f"{at.seconds:.1f} s, {end.rate:,.0f} states/s, {at.memory / 1e6:,.0f} MB")  # fmt: skip
+    remembered = 1 - end.counts["computed"] / max(1, end.counts["steps"])
     print(f"# {remembered:.1%} of the engine's steps were remembered; "
           f"chance that two states counted as one: {end.collision_chance:.1e}")  # fmt: skip
-    broken = {name: way for name, way in end.schedules.items() if name in wanted}
-    if broken:
-        return _say_broken(broken, searching, partition)
+    if result.promise:
+        print(f"# {result.promise} is broken after {len(result.actions)} actions, and not sooner:")
+        print(f"#   {'; '.join(' '.join(map(str, action)) for action in result.actions)}")
+        print(result.text or "# no times were found at which the clocked world does the same")
+        return BREAKS
     if end.ended == "all":
-        print(f"# no schedule within these budgets breaks {' or '.join(wanted)}")
+        promises = " or ".join(wanted or safety.PROPERTIES)
+        print(f"# no schedule within these budgets breaks {promises}")
         return HOLDS
-    limit = f"it needs more than {searching.most_bytes / 1e6:,.0f} MB"
-    why = limit if end.ended == "memory" else "it was stopped"
+    why = f"it needs more than {limit / 1e6:,.0f} MB" if end.ended == "memory" else "it was stopped"
     print(f"# nothing is broken up to depth {at.depth}; not all was searched: {why}")
-    print(f"# saved in {saves}: --resume goes on from there")
+    print(f"# saved in {how['saves']}: --resume goes on from there")
     return OPEN
-
-
-def _say_broken(broken: dict[str, list[Any]], searching: BreadthFirst, partition: str) -> int:
-    for name, actions in sorted(broken.items(), key=lambda item: len(item[1])):
-        system: Any = searching.system
-        text = text_of(system, partition, actions, name)
-        print(f"# {name} is broken after {len(actions)} actions, and not sooner:")
-        print(f"#   {'; '.join(' '.join(map(str, action)) for action in actions)}")
-        if text is not None:
-            print(text)
-            return BREAKS
-        print("# no times were found at which the clocked world does the same")
-    return BREAKS

@@ -1,9 +1,10 @@
 """Which release breaks which promise, and in how few actions: asked of the search, and kept.
 
 Theory of operation. `data/searched/questions.toml` has the questions, a row of the matrix each. Its
-columns are releases, and a release with rules that none has. `python -m isrlab.search.matrix` asks
-what `answers.csv` does not have yet, one search after the other, and writes each answer when it
-comes: a run that was interrupted goes on. A question that has changed is asked again.
+columns are releases, and a release with rules that none has. Where a release breaks a promise, it
+is asked again with single rules switched. `python -m isrlab.search.matrix` asks what `answers.csv`
+does not have yet, one search after the other, and writes each answer when it comes: a run that was
+interrupted goes on. A question that has changed is asked again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import csv
 import sys
 import tomllib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -69,19 +70,35 @@ class MatrixAnswer(NamedTuple):
 
 _READ = tomllib.loads((FOLDER / "questions.toml").read_text("utf-8"))
 QUESTIONS = {name: MatrixRow(**row) for name, row in _READ["questions"].items()}
-COLUMNS = {name: KafkaVersion.of(name) for name in _READ["releases"]} | {
-    name: KafkaVersion.of(name.split()[0]).with_(**choices)
-    for name, choices in _READ["repaired"].items()
-}
+RELEASES = {name: KafkaVersion.of(name) for name in _READ["releases"]}
+
+
+def _with_rules(kind: str) -> dict[str, KafkaVersion]:
+    """Columns of a release, which their names begin with, and rules switched by hand."""
+    columns = {}
+    for name, choices in _READ[kind].items():
+        base = KafkaVersion.of(base_of(name))
+        forms = {rule: type(getattr(base, rule))(form) for rule, form in choices.items()}
+        columns[name] = base.with_(**forms)
+    return columns
+
+
+def base_of(rules: str) -> str:
+    """The release of a column."""
+    return rules.split()[0].rstrip(":")
+
+
+COLUMNS = RELEASES | _with_rules("repaired")
+SWITCHED = _with_rules("switched")  # asked where their release breaks a promise
 
 
 def ask(question: str, rules: str, workers: int = 1) -> MatrixAnswer:
     """Search for one field of the matrix."""
     row = QUESTIONS[question]
-    limit = {"most_depth": row.levels} if row.levels else {}
-    where = {"brokers": row.brokers, "prompt": row.prompt, "workers": workers}
+    how: dict[str, Any] = {"brokers": row.brokers, "prompt": row.prompt, "workers": workers}
+    how |= {"most_depth": row.levels} if row.levels else {}
     budgets = budgets_of(row.budgets.split())
-    result = try_all(COLUMNS[rules], row.of, budgets, row.promise, **where, **limit)
+    result = try_all((COLUMNS | SWITCHED)[rules], row.of, budgets, row.promise, **how)
     at, ended = result.end.progress, result.end.ended
     schedule = "; ".join(" ".join(map(str, action)) for action in result.actions)
     return MatrixAnswer(
@@ -98,7 +115,7 @@ def stored(path: Path = ANSWERS) -> dict[tuple[str, str], MatrixAnswer]:
             for line in list(csv.reader(file))[1:]:
                 answer = msgspec.convert(line, MatrixAnswer, strict=False)
                 known[answer.question, answer.rules] = answer
-    wanted = [(question, rules) for question in QUESTIONS for rules in COLUMNS]
+    wanted = [(question, rules) for question in QUESTIONS for rules in COLUMNS | SWITCHED]
     return {key: known[key] for key in wanted
             if key in known and known[key].asked == QUESTIONS[key[0]].asked}  # fmt: skip
 
@@ -115,8 +132,11 @@ def keep(answer: MatrixAnswer, path: Path = ANSWERS) -> None:
 def main(names: list[str]) -> None:
     """Ask what is missing, of the questions whose names begin so; none named: of all."""
     for question in (q for q in QUESTIONS if not names or q.startswith(tuple(names))):
-        for rules in COLUMNS:
-            if (question, rules) not in stored():
+        for rules in COLUMNS | SWITCHED:
+            answers = stored()
+            if rules in SWITCHED and not answers[question, base_of(rules)].actions:
+                continue
+            if (question, rules) not in answers:
                 answer = ask(question, rules)
                 keep(answer)
                 print(f"{question}, {rules}: {answer.field} "

@@ -12,6 +12,7 @@ longer diverge, records discarded by an unclean election are still lost.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from math import inf
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from matplotlib.axes import Axes
 from isrlab.engine.high_watermark import settle
 from isrlab.engine.versions import GENERATIONS, PRESETS, KafkaVersion
 from isrlab.events import exact
-from isrlab.search.matrix import COLUMNS, QUESTIONS, stored
+from isrlab.search.matrix import COLUMNS, QUESTIONS, RELEASES, SWITCHED, stored
 from isrlab.show.matrix import plot_matrix
 from isrlab.world import scenario
 from isrlab.world.script import Run
@@ -152,24 +153,42 @@ def finding(matrix: Matrix) -> str:
 
 def plot_searched() -> Axes:
     """The actions of the shortest schedule that breaks a promise: questions by releases."""
-    answers, looks = stored(), {"broken": "lost", "all": "safe"}
-    cells = {q: {v.releases if v.name == rules else rules:
-                 (answers[q, rules].field, looks.get(answers[q, rules].ended, "searched"))
-                 for rules, v in COLUMNS.items()} for q in QUESTIONS}  # fmt: skip
+    cells = _searched(QUESTIONS, COLUMNS)
     lost = [q for q, row in cells.items() if any(word == "lost" for _, word in row.values())]
     still = sum([*row.values()][-1][1] == "lost" for row in cells.values())
     title = f"In {len(lost)} of {len(cells)} rows some release breaks the promise"
     title += f"; with all repairs, {still or 'none'} does"
-    legend = {"lost": "broken by so many actions, and by no fewer", "safe": "no schedule breaks it",
-              "searched": "no schedule of up to so many actions breaks it"}  # fmt: skip
-    return plot_matrix(cells, title, legend=legend)
+    return plot_matrix(cells, title, legend=LEGEND)
+
+
+def plot_switched() -> Axes:
+    """The same where the last release breaks the promise, and with single rules switched."""
+    answers, last = stored(), [*RELEASES][-1]
+    rows = [question for question in QUESTIONS if answers[question, last].actions]
+    cells = _searched(rows, [last, *SWITCHED])
+    ends = [sum(row[rules][1] in ("safe", "searched") for row in cells.values())
+            for rules in cells[rows[0]] if rules.startswith(last)]  # fmt: skip
+    title = f"A single repair ends up to {max(ends)} of the {len(rows)} losses of {last}"
+    return plot_matrix(cells, title, legend=LEGEND, size=(1.15, 0.4))
+
+
+LEGEND = {"lost": "broken by so many actions, and by no fewer", "safe": "no schedule breaks it",
+          "searched": "no schedule of up to so many actions breaks it"}  # fmt: skip
+
+
+def _searched(rows: Iterable[str], columns: Iterable[str]) -> dict[str, Any]:
+    answers, looks = stored(), {"broken": "lost", "all": "safe"}
+    heads = {rules: COLUMNS[rules].releases if rules in RELEASES else rules for rules in columns}
+    return {q: {head: (answers[q, rules].field, looks.get(answers[q, rules].ended, "searched"))
+                if (q, rules) in answers else ("not asked", "")
+                for rules, head in heads.items()} for q in rows}  # fmt: skip
 
 
 def questions() -> list[dict[str, Any]]:
     """What the search was asked in each row, and what that took in all columns together."""
     rows, answers = [], stored()
     for name, (about, promise, budgets, of, *_) in QUESTIONS.items():
-        done = [answers[name, rules] for rules in COLUMNS]
+        done = [answer for (question, _), answer in answers.items() if question == name]
         rows.append({"question": name, "about": about, "promise": promise.replace("_", " "),
                      "budgets": budgets, "begins_with": "; ".join(of.splitlines()),
                      "states": sum(answer.states for answer in done),

@@ -50,7 +50,7 @@ def kernel_pauses(scene):
 def kernel_setup(scene):
     """The cell that the scene is."""
     config = FleetConfig(
-        version=PRESETS[scene.column].name,
+        version=PRESETS[scene.column],
         replica_lag_time_max_ms=scene.lag_ms,
         replica_lag_max_messages=scene.lag_messages,
         isr_commit_ms=2 * scene.controller_latency_ms,
@@ -111,6 +111,15 @@ def engine_play(scene):
 @given(scenes())
 def test_engine_and_kernel_agree_to_the_millisecond(scene):
     assert kernel_play(scene) == engine_play(scene)
+
+
+@looking_at(120)
+@given(scenes(("P",)))
+def test_engine_and_kernel_agree_on_a_rule_that_is_only_proposed(scene):
+    tried = PRESETS["P"].with_(expand_waits_under_min_isr=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PRESETS, "P", tried)
+        assert kernel_play(scene) == engine_play(scene)
 
 
 CALM = Scene(

@@ -72,8 +72,8 @@ def test_what_notices_a_rule() -> None:
     assert "sync_cycle" not in changed
     rows = {row["judge"]: row for row in try_a_rule.judged_rows(before, after)}
     assert rows["Kafka's unit tests"]["first"].startswith("kafka_leader D1: step 1")
-    assert rows["Kafka's partition, 4.1.2"]["part_from_Kafka"] > 0
-    assert not any(row["part_from_Kafka"] for row in try_a_rule.judged_rows(before, before))
+    assert rows["Kafka's partition, 4.1.2"]["differ_from_Kafka"] > 0
+    assert not any(row["differ_from_Kafka"] for row in try_a_rule.judged_rows(before, before))
 
 
 def test_a_rule_of_ones_own_is_heard_by_the_engine_the_scenarios_and_the_search() -> None:
@@ -127,6 +127,10 @@ def test_the_fleet_says_what_a_rule_costs_if_its_kernel_knows_it() -> None:
     how, rows = try_a_rule.cost(idea.base, idea.tried, idea.story)
     assert how.startswith("A fleet of 60 partitions")
     assert any(row["as_released"] != row["with_the_rule"] for row in rows)
+    idea = try_a_rule.proposal("wait to join under min ISR")
+    how, rows = try_a_rule.cost(idea.base, idea.tried, idea.story)
+    shrinks = rows[0]
+    assert how.startswith("A fleet") and int(shrinks["with_the_rule"]) < int(shrinks["as_released"])
     drained = try_a_rule.proposal("complete before all are in sync")
     how, _ = try_a_rule.cost(drained.base, drained.tried, drained.story)
     assert how.endswith("the kernel of the fleet does not know this rule")

@@ -15,6 +15,7 @@ from isrlab.fleet.kernel.rows import emit
 
 _last_caught_up_time_ms = inlined(rules.last_caught_up_time_ms)
 _can_join_isr = inlined(rules.can_join_isr)
+_is_caught_up = inlined(rules.is_caught_up)
 _is_isr_eligible = inlined(rules.is_isr_eligible)
 _is_out_of_sync = inlined(rules.is_out_of_sync)
 _lag_clock_in_new_epoch = compiled(rules.lag_clock_in_new_epoch)
@@ -46,6 +47,7 @@ def on_follower_position(state: s.State, now_ms: int, row: int) -> bool:
         and _may_ask(state, partition)
         and _can_join_isr(state.rules.expand_rule, fetch_offset, high_watermark, leader.epoch_start)
         and _is_isr_eligible(state.rules.eligibility, True, -1, -1)
+        and not _waits_under_min_isr(state, now_ms, row)
         and state.threads[follower.thread].down_until_ms <= now_ms
     ):
         change_isr(state, now_ms, s.EXPAND, partition, leader.isr | (1 << slot))
@@ -57,6 +59,21 @@ def on_follower_position(state: s.State, now_ms: int, row: int) -> bool:
     follower.sent_high_watermark = high_watermark
     resting.rest_if_quiet(state, row)
     return state.rules.pushes_high_watermark and is_lower
+
+
+@inlined
+def _waits_under_min_isr(state: s.State, now_ms: int, row: int) -> bool:
+    """As in `engine/isr.py`: under min ISR, reaching a static high watermark is not enough."""
+    if not state.rules.expand_waits_under_min_isr:
+        return False
+    follower, isr_size = state.followers[row], s.ZERO + 1
+    leader = state.partitions[follower.partition]
+    for slot in range(state.follower_at.shape[1]):
+        isr_size += (leader.isr >> slot) & 1
+    return isr_size < state.rules.min_isr and not _is_caught_up(
+        follower.end, leader.log_end_offset, resting.lag_clock_ms(state, row), now_ms,
+        state.rules.replica_lag_time_max_ms,
+    )  # fmt: skip
 
 
 @inlined

@@ -85,6 +85,7 @@ class Rules(NamedTuple):
     lag_clock: int
     shrink_rule: int
     expand_rule: int
+    expand_waits_under_min_isr: bool  # KAFKA-19996, which is only proposed
     eligibility: int
     high_watermark_set: int
     high_watermark_held_under_min_isr: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from isrlab.engine import messages as m
 from isrlab.engine.frozen import replace
 from isrlab.engine.model import Broker, Follower, Leader
+from isrlab.search.breadth_first import BreadthFirst
 from isrlab.search.enabled import EngineSystem
 from isrlab.search.known import NOW_MS
 from isrlab.search.space import KINDS
@@ -204,6 +206,19 @@ def walk(version: str, replicas: int, seed: int, length: int, extra: tuple[int, 
                 assert before >> i & 1 or action[0] != "deliver", (seed, done, name)
         state = after
     return length
+
+
+def test_no_two_replicas_are_alike() -> None:
+    """Of two replicas in the ISR always the same is elected: they cannot count as one."""
+    make = partial(EngineSystem, Cluster("3.7", (1, 2, 3)), {"crashes": 1})
+    tables = Tables(make())
+    state = tuple(tables.system.first)
+    for action in (("crash", 1), ("expire", 1)):
+        state = dict(tables.successors(state))[action]
+    assert state[tables.system.n].state.isr == (2, 3)
+    assert state[tables.system.n].leader == 2
+    with pytest.raises(ValueError, match="no two parts of this system are alike"):
+        BreadthFirst(make, symmetric=True)
 
 
 @pytest.mark.parametrize("replicas", [2, 3])

@@ -100,7 +100,7 @@ def test_a_search_that_is_interrupted_goes_on_from_what_it_saved(tmp_path: Path)
     out, _ = process.communicate(timeout=60)
     if process.returncode != 1:  # it was not ready sooner
         assert process.returncode == 3, out
-        assert "--resume goes on from there" in out
+        assert "--resume continues the search" in out
         resumed = search(*words, "--resume", "--workers", "2")
         ours, theirs = (
             result.stdout.splitlines()[1].split(", depth")[0] for result in (resumed, whole)

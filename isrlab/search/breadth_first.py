@@ -121,6 +121,8 @@ class BreadthFirst:
         self.tables = Tables(self.make(), self.workers)
         first = self.tables.row(self.tables.system.first)
         prints = self.tables.fingerprints(first)
+        if self.symmetric and not self.tables.system.renamings:
+            raise ValueError("no two parts of this system are alike")
         if self.symmetric:
             first, prints, count = self.tables.canonical(first, prints)
             self.at.unreduced = int(count[0])

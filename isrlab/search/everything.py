@@ -5,6 +5,7 @@ What it prints is scenario text, with the verdict in comments.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -16,6 +17,7 @@ from typing import Any
 
 from isrlab.engine import safety
 from isrlab.engine.versions import KafkaVersion
+from isrlab.installed import require
 from isrlab.search.breadth_first import BreadthFirst, Extent, SearchEnd
 from isrlab.search.compiled import IS_FAST
 from isrlab.search.enabled import EngineSystem
@@ -99,14 +101,16 @@ class SearchResult:
 
 def try_all(
     version: str | KafkaVersion, partition: str, budgets: dict[str, int], *promises: str,
-    saves: Path | None = None, resume: bool = False, **how: Any,
+    saves: Path | None = None, resume: bool = False, spark: str | None = None, **how: Any,
 ) -> SearchResult:  # fmt: skip
     """Search everything by the rules of a release, or by rules changed by hand
     (`KafkaVersion.of("4.1").with_(...)`), for a break of these promises (none named: of all).
 
-    A search that is stopped is kept in `saves`, and goes on with `resume`. `how`:
-    `brokers` and `prompt` as in `system_of`; `workers`, `most_bytes`, `most_depth` and `tell` as in
-    `BreadthFirst`. Raises ValueError for what cannot be searched.
+    A search that is stopped is kept in `saves`, and goes on with `resume`. With `spark`, a folder,
+    it is a Spark job that keeps its levels there. `how`: `brokers` and `prompt` as in `system_of`;
+    `workers`, `most_bytes`, `most_depth` and `tell` as in `BreadthFirst`.
+
+    Raises ValueError for what cannot be searched.
     """
     for name in set(promises) - set(safety.PROPERTIES):
         raise ValueError(f"no property {name!r}; known: {', '.join(safety.PROPERTIES)}")
@@ -116,21 +120,41 @@ def try_all(
     asked = f"{system.version.name}, {line_of(partition)}, "
     asked += " ".join(f"{kind}={count}" for kind, count in budgets.items())
     asked += "".join(f", {name}={value}" for name, value in where.items() if value)
-    searching = BreadthFirst(make, wanted=promises, **({"most_bytes": most_bytes()} | how))
-    try:
-        if saves and resume:
-            searching.load(saves, asked)
-        end = searching.run()
-        if saves and end.ended in ("memory", "stopped"):
-            searching.save(saves, asked)
-    finally:
-        searching.close()
+    if spark:
+        end = _on_spark(make, spark, f"{asked}; {', '.join(promises)}", promises, how)
+    else:
+        end = _in_memory(make, asked, saves, resume, {"wanted": promises, **how})
     shortest = sorted(end.schedules.items(), key=lambda item: len(item[1]))
     for name, actions in shortest:
         text = text_of(system, line_of(partition), actions, name)
         if text is not None:
             return SearchResult(end, asked, name, tuple(actions), text)
     return SearchResult(end, asked, *((shortest[0][0], tuple(shortest[0][1])) if shortest else ()))
+
+
+def _on_spark(make: Any, folder: str, asked: str, wanted: Any, how: dict[str, Any]) -> SearchEnd:
+    require("spark")
+    from isrlab.search.on_spark import SparkSearch
+    from isrlab.spark import session
+
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # logs Ctrl-C as an error
+    limits = {name: how[name] for name in ("most_depth", "tell") if name in how}
+    return SparkSearch(session(), make, folder, asked, wanted, **limits).run()
+
+
+def _in_memory(
+    make: Any, asked: str, saves: Path | None, resume: bool, how: dict[str, Any]
+) -> SearchEnd:
+    searching = BreadthFirst(make, **({"most_bytes": most_bytes()} | how))
+    try:
+        if saves and resume:
+            searching.load(saves, asked)
+        end = searching.run()
+        if saves and end.ended in ("memory", "stopped"):
+            searching.save(saves, asked)
+        return end
+    finally:
+        searching.close()
 
 
 class _Shown:
@@ -165,9 +189,10 @@ def search_all(
     print(f"# {result.asked}".replace("\n", "; "))
     print(f"# {at.distinct:,} states, {at.transitions:,} transitions, depth {at.depth}, "
           f"{at.seconds:.1f} s, {end.rate:,.0f} states/s, {at.memory / 1e6:,.0f} MB")  # fmt: skip
-    remembered = 1 - end.counts["computed"] / max(1, end.counts["steps"])
-    print(f"# {remembered:.1%} of the engine's steps were remembered; "
-          f"chance that two states counted as one: {end.collision_chance:.1e}")  # fmt: skip
+    if end.counts:
+        remembered = 1 - end.counts["computed"] / max(1, end.counts["steps"])
+        print(f"# {remembered:.1%} of the engine's steps were remembered")
+    print(f"# chance that two states counted as one: {end.collision_chance:.1e}")
     if result.promise:
         print(f"# {result.promise} is broken after {len(result.actions)} actions, and not sooner:")
         print(f"#   {'; '.join(' '.join(map(str, action)) for action in result.actions)}")
@@ -179,5 +204,8 @@ def search_all(
         return HOLDS
     why = f"it needs more than {limit / 1e6:,.0f} MB" if end.ended == "memory" else "it was stopped"
     print(f"# nothing is broken up to depth {at.depth}; not all was searched: {why}")
-    print(f"# saved in {how['saves']}: --resume goes on from there")
+    if how["spark"]:
+        print(f"# its levels are in {how['spark']}: the same command continues from them")
+    else:
+        print(f"# saved in {how['saves']}: --resume continues the search")
     return OPEN

@@ -71,6 +71,7 @@ OPTIONS = (
         help="Where an interrupted search is saved.",
     ),
     click.option("--resume", is_flag=True, help="Continue the saved search."),
+    click.option("--spark", metavar="FOLDER", help="A Spark job; its levels stay in FOLDER."),
 )
 
 

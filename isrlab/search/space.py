@@ -19,7 +19,10 @@ As in `cluster.py`, messages to a broker that dies are lost, and up to 2.6 ZooKe
 the step. A live broker whose session ends is cut off from the controller until it registers again.
 A broker that halts stays down.
 
-Brokers are not symmetric: elections go by the order of the assignment.
+No two brokers are alike: of the replicas that may lead, the first of the assignment is elected, and
+sessions that are over end in the order of the brokers. Records are named in the order in which they
+were written, so other names would unite only states in which two leaders wrote in another order.
+The search of an engine's space therefore refuses `symmetric`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,207 @@
+"""The search of everything as a Spark job, for what the memory of one machine does not hold.
+
+Theory of operation. A state is kept as its fingerprint, those of its things, and that of a state
+from which it was reached. `folder` has the states of each level as Parquet, and for each level that
+is whole what was counted there and which things were new: a job that was stopped goes on after the
+last of these. Spark's workers expand a level by the same tables as one process does. Each
+fingerprint counts once, and an anti-join leaves out what earlier levels have. Only things and the
+way to a break come to the driver, which sends the things to the workers with the next level.
+
+The numbers are those of `BreadthFirst`; of several shortest schedules another may come.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from isrlab.search.breadth_first import Extent, SavedReader, SearchEnd, resident_bytes
+from isrlab.search.tables import System, Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = "print long, things array<long>, source long, bits long, times long, thing binary"
+COUNTED = (
+    "asked string, depth int, distinct long, transitions long, broken map<string, long>, "
+    "things map<long, binary>"
+)
+Make = Callable[[], System]
+_TABLES: dict[str, Tables] = {}  # of a worker, which goes on with the next level
+
+
+class LevelCount(NamedTuple):
+    """What is known of a level that is whole, in the order of `COUNTED`."""
+
+    depth: int
+    distinct: int
+    transitions: int
+    broken: dict[str, int]  # the fingerprint of a state that breaks the promise
+    things: dict[int, bytes]  # by fingerprint, those that were new
+
+
+@dataclass
+class SparkSearch:
+    """A search: of what (`asked` names it), where it is kept, until when."""
+
+    spark: SparkSession
+    make: Make
+    folder: str
+    asked: str
+    wanted: tuple[str, ...] = ()  # as in `BreadthFirst`, and so are the following
+    stops: bool = True
+    most_depth: int = 1 << 30
+    tell: Callable[[Extent], None] = lambda progress: None
+    things: dict[int, bytes] = field(default_factory=dict)
+
+    def run(self) -> SearchEnd:
+        """Search on from what is in the folder. Raises ValueError if that is another search."""
+        at, ended, began = Extent(depth=0, distinct=0), "all", time.perf_counter()
+        tables = Tables(self.make())
+        for counted in self._counted():
+            self._count(at, counted)
+        try:
+            self._search(at, tables, began)
+        except KeyboardInterrupt:
+            return SearchEnd(at, "stopped", {}, {})
+        if at.level:
+            ended = "broken" if self.stops and at.broken else "depth"
+        ways = {name: self._way(tables, *where) for name, where in at.broken.items()}
+        return SearchEnd(at, ended, ways, {})
+
+    def _search(self, at: Extent, tables: Tables, began: float) -> None:
+        if not at.depth:
+            row = tables.row(tables.system.first)
+            first = _states(tables, row, tables.fingerprints(row), np.zeros(1, np.int64))
+            things = pa.Table.from_batches([first, _new_things(tables, set())])
+            self._count(at, self._keep(self.spark.createDataFrame(things), 1))
+        while at.level and at.depth < self.most_depth and not (self.stops and at.broken):
+            expand = partial(_expanded, self.make, self.asked, self.things)
+            offered = self._level(at.depth).mapInArrow(expand, SCHEMA)
+            self._count(at, self._keep(offered, at.depth + 1))
+            at.seconds, at.memory = time.perf_counter() - began, resident_bytes()
+            self.tell(at)
+
+    def _level(self, *depths: int) -> DataFrame:
+        return self.spark.read.parquet(*(f"{self.folder}/level{depth}" for depth in depths))
+
+    def _counted(self) -> Iterator[LevelCount]:
+        try:
+            levels = self.spark.read.parquet(f"{self.folder}/counted").collect()
+        except Exception as error:
+            if "PATH_NOT_FOUND" in str(error):
+                return
+            raise
+        if levels[0].asked != self.asked:
+            raise ValueError(f"{self.folder} holds another search: {levels[0].asked}")
+        for row in sorted(levels, key=lambda row: row.depth):
+            yield LevelCount(*tuple(row)[1:])
+
+    def _keep(self, offered: DataFrame, depth: int) -> LevelCount:
+        """What is new of what was offered becomes a level."""
+        from pyspark.sql import functions as F
+
+        path = f"{self.folder}/offered"
+        offered.write.mode("overwrite").parquet(path)
+        offered = self.spark.read.parquet(path)
+        states, things = offered.where("thing IS NULL"), offered.where("thing IS NOT NULL")
+        new = states.groupBy("print").agg(
+            F.first("things").alias("things"), F.min("source").alias("source"),
+            F.first("bits").alias("bits"),
+        )  # fmt: skip
+        if depth > 1:
+            visited = self._level(*range(1, depth)).select("print")
+            new = new.join(visited, on="print", how="left_anti")
+        new.write.mode("overwrite").parquet(f"{self.folder}/level{depth}")
+        news = {row.print: bytes(row.thing) for row in things.select("print", "thing").collect()}
+        transitions = states.agg(F.sum("times")).first()[0] if depth > 1 else 0
+        kinds = self._level(depth).groupBy("bits").agg(F.count("*"), F.min("print")).collect()
+        broken = {
+            name: state for bits, _, state in kinds
+            for i, name in enumerate(self.make().promises)
+            if bits >> i & 1 and (not self.wanted or name in self.wanted)
+        }  # fmt: skip
+        distinct = sum(count for _, count, _ in kinds)
+        counted = LevelCount(depth, distinct, transitions or 0, broken, news)
+        row = self.spark.createDataFrame([(self.asked, *counted)], COUNTED)
+        row.write.mode("append").parquet(f"{self.folder}/counted")
+        return counted
+
+    def _count(self, at: Extent, level: LevelCount) -> None:
+        self.things |= level.things
+        at.level, at.depth = level.distinct, at.depth + bool(level.distinct)
+        at.distinct += level.distinct
+        at.transitions += level.transitions
+        at.unreduced = at.distinct
+        for name, state in level.broken.items():
+            at.broken.setdefault(name, (level.depth, state))
+
+    def _way(self, tables: Tables, depth: int, state: int) -> list[Any]:
+        """The actions that lead to a state of that level."""
+        prints, actions = [state], []
+        for level in range(depth, 1, -1):
+            row = self._level(level).where(f"print = {prints[-1]}").first()
+            prints.append(row.source)
+        rows = tables.row(tables.system.first)
+        for state in reversed(prints[:-1]):
+            offered = tables.expand(rows, tables.fingerprints(rows))
+            way = int(np.flatnonzero(offered.prints == state)[0])
+            actions.append(tables.label(offered.option[way]))
+            rows = offered.rows[way : way + 1]
+        return actions
+
+
+# What workers do
+
+
+def _expanded(
+    make: Make, asked: str, things: dict[int, bytes], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """What may follow the states of a level, and the things that are new there."""
+    if asked not in _TABLES:
+        _TABLES[asked] = Tables(make())
+    tables = _TABLES[asked]
+    numbers = tables.things.numbers
+    for print_, thing in things.items():
+        if print_ not in numbers:
+            tables.number(SavedReader(io.BytesIO(thing)).load())
+    for batch in batches:
+        kinds, places = np.unique(batch["things"].flatten().to_numpy(), return_inverse=True)
+        rows = np.array([numbers[kind] for kind in kinds.tolist()], np.int32)[places]
+        rows, prints = rows.reshape(len(batch), -1), batch["print"].to_numpy()
+        offered = tables.expand(rows, prints)
+        yield _states(tables, offered.rows, offered.prints, prints[offered.place])
+    yield _new_things(tables, things)
+
+
+def _states(
+    tables: Tables, rows: np.ndarray, prints: np.ndarray, sources: np.ndarray
+) -> pa.RecordBatch:
+    """As rows of Parquet, each once, with the promises that it breaks."""
+    prints, first, times = np.unique(prints, return_index=True, return_counts=True)
+    rows = rows[first]
+    ends = np.arange(len(rows) + 1, dtype=np.int32) * rows.shape[1]
+    things = pa.ListArray.from_arrays(ends, tables.contents.all[rows].ravel())
+    bits, no_thing = tables.broken(rows), pa.nulls(len(rows), pa.binary())
+    return _batch(prints, things, sources[first], bits, times, no_thing)
+
+
+def _new_things(tables: Tables, known: Any) -> pa.RecordBatch:
+    new = {print_: pickle.dumps(tables.things.values[number], protocol=5)
+           for print_, number in tables.things.numbers.items() if print_ not in known}  # fmt: skip
+    prints, none = np.array([*new], np.int64), np.zeros(len(new), np.int64)
+    nothing = pa.nulls(len(new), pa.list_(pa.int64()))
+    return _batch(prints, nothing, none, none, none, pa.array([*new.values()], pa.binary()))
+
+
+def _batch(*columns: Any) -> pa.RecordBatch:
+    names = [word.split()[0] for word in SCHEMA.split(", ")]
+    return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names)

@@ -193,7 +193,7 @@ function render({ model, el }) {
     drawPanels(state);
     drawBelow(state);
     said.textContent = state.said;
-    if (name && document.activeElement !== focused) { // where the reader was, or beside it
+    if (name && (document.activeElement !== focused || focused.disabled)) { // where the reader was, or beside it
       const all = [...root.querySelectorAll("[data-key]")];
       const same = all.find((element) => element.dataset.key === name && !element.disabled);
       const near = all.find((element) => element.closest("fieldset")?.dataset.machine === machine);

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import ipywidgets as widgets
@@ -115,15 +115,20 @@ def rules_changed(was: FleetConfig, now: FleetConfig) -> str:
 
 
 def plot_eras(counted: pd.DataFrame, versions: Sequence[str], title: str) -> Axes:
-    """Evictions an hour under the rules of each generation, by reason; the mean over seeds."""
-    means = counted.groupby("setting")[[*REASONS, "evictions", "needless"]].mean().loc[[*versions]]
+    """Evictions an hour under the rules of each generation, by reason, mean over seeds. One
+    bar for neighbouring generations whose fleets all evict the same."""
+    fleets = counted.set_index("setting")[[*REASONS, "evictions", "needless"]]
+    alike = [[*same] for _, same in groupby(versions, lambda v: fleets.loc[v].to_numpy().tobytes())]
+    ends = [[name.split()[0] for name in (same[0], same[-1])] for same in alike]
+    means = fleets.loc[[same[0] for same in alike]].groupby(level=0, sort=False).mean()
+    means.index = pd.Index(["–".join(dict.fromkeys(pair)) for pair in ends])
     notes = [f"{row.evictions:,.0f}, {row.needless:,.0f} needless" for row in means.itertuples()]
     parts = {why: means[why] for why in REASONS if means[why].any()}
     label = f"evictions an hour, mean of {counted['seed'].nunique()} seeds"
     ax = style.axes(9.2, 1.6 + 0.3 * len(means))
     most, idle = means["evictions"].idxmax(), means["needless"].idxmax()
     title += f", evict most in {most}" + f", and most needlessly in {idle}" * (most != idle)
-    return plot_bars([*versions], parts, title, label, notes=notes, colours=COLOURS, ax=ax)
+    return plot_bars([*means.index], parts, title, label, notes=notes, colours=COLOURS, ax=ax)
 
 
 def plot_needless(left: pd.DataFrame, versions: Sequence[str], minutes: float) -> Axes:

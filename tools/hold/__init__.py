@@ -8,8 +8,8 @@ every generation meets every value; with seeds one thing at a time differs from 
 
 `holds` says what must be true of each cell's result `x`. `on_average` is for results that are
 paired over the seeds, such as evictions with one setting less those with another: it sees the
-median, and `low` and `high`, an interval of the median that covers 95 % whatever the distribution
-(of ten values the second smallest to the second largest: 97.9 %).
+median, the `total`, and `low` and `high`, an interval of the median that covers 95 % whatever the
+distribution (of ten values the second smallest to the second largest: 97.9 %).
 
 Results are kept cell by cell, so a run that was interrupted goes on; in which parts it ran does not
 show. `make hold` runs what is missing, and writes `data/hold/verdicts.csv`, which notebooks show.

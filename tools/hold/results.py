@@ -113,7 +113,8 @@ def holds(claim: Claim, cell: Cell, results: Sequence[Any]) -> bool:
     if claim.holds:
         return all(_true(claim.holds, names | {"x": _spaced(x)}) for x in results)
     low, high = median_interval(results)
-    return _true(claim.on_average, names | {"median": median(results), "low": low, "high": high})
+    drawn = {"median": median(results), "low": low, "high": high, "total": sum(results)}
+    return _true(claim.on_average, names | drawn)
 
 
 def _true(text: str, names: dict[str, Any]) -> bool:

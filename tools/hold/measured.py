@@ -70,7 +70,11 @@ def sample(claims: Iterable[Claim], most_cells: int = 12) -> Iterator[tuple[Clai
         if claim.seeds > most_cells or claim.slow:
             continue
         same = [cell for cell in every if cell[:2] == chosen[:2]]
-        results = [measure(claim.measure, cell) for cell in same]
+        try:
+            results = [measure(claim.measure, cell) for cell in same]
+        except Exception as error:
+            error.add_note(f"in the sample, {claim.name}: {chosen}")
+            raise
         yield claim, chosen, holds(claim, chosen, results)
 
 

@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from hunt import javac, kinds, repairs
+from hunt import engine, javac, kinds, repairs
+
+from isrlab.engine.choices import Reassignment
 
 JAVA = Path(javac.__file__).parent / "java"
 KINDS = kinds.stored()
@@ -37,3 +39,32 @@ def test_a_break_belongs_to_the_kind_whose_promise_was_broken_first():
     row = ["ANSWERED X", "ELR_INDEX ", "3", "60", "1.5", "cluster; kill 1"]
     assert "index_of_cleared_elr" in kinds.of(kinds.Break.of(row), KINDS)
     assert kinds.of(kinds.Break.of(["ANSWERED X", "EPOCHS_RISE back", *row[2:]]), KINDS) == ""
+
+
+STORED = {kind: (release, states) for kind, release, states in engine.stored()}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
+def test_the_engine_stores_what_kafkas_controller_stored_or_cannot_play_the_kind(kind):
+    if kind.name not in STORED:
+        with pytest.raises(engine.UnplayableError):
+            engine.played(kind.releases[-1], kind.schedule)
+        return
+    release, theirs = STORED[kind.name]
+    assert engine.played(release, kind.schedule) == theirs
+
+
+def test_the_states_that_are_kept_notice_other_rules_of_the_engine():
+    for name, rule in (
+        ("elr_of_one_partition", {"elr_of_replicas_only": True}),
+        ("min_isr_of_partition_0", {"min_isr_of_own_partition": True}),
+        ("reassignment_back", {"reassignment": Reassignment.ALL_IN_SYNC}),
+        ("elr_cleared_without_leader", {"eligible_leader_replicas": False}),
+    ):
+        release, theirs = STORED[name]
+        assert engine.played(release, KINDS[name].schedule, **rule) != theirs, name
+
+
+def test_an_action_that_the_engine_has_not_is_named():
+    with pytest.raises(engine.UnplayableError, match="directories"):
+        engine.played("4.3.1", "cluster brokers=2 two-dirs=1 elr=1 min=1; fail-dir 1:0")

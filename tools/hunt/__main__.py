@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from judge import jars
 
-from hunt import javac, kinds, repairs
+from hunt import engine, javac, kinds, repairs
 
 RUNS = kinds.FILE.with_name("runs.csv")
 UNREPAIRED: set[tuple[str, str]] = set()  # releases whose class cannot be repaired so
@@ -27,7 +27,7 @@ UNREACHABLE = jars.NoJarsError, javac.NoCompilerError
 @click.option(
     "--whole", is_flag=True, help="Level two: brokers with their logs, messages in any order."
 )
-@click.option("--store", is_flag=True, help="Keep in data/hunt/runs.csv how much was run.")
+@click.option("--store", is_flag=True, help="Keep in data/hunt what was run, or replayed.")
 @click.option("--replay", help="A schedule, a file of them, a kind's name, or all kinds.")
 def main(
     releases: tuple[str, ...], seconds: float, schedules: int, seed: int,
@@ -39,10 +39,12 @@ def main(
     if unknown:
         raise click.BadParameter(f"no repair {unknown[0]}; there are {', '.join(repairs.REPAIRS)}")
     chosen = tuple(repairs.REPAIRS) if "all" in repair else repair
-    late = [release for release in releases if whole and release not in javac.WHOLE]
+    late = [release for release in releases if whole and not javac.is_whole(release)]
     if late:
-        raise click.BadParameter(f"level two has {', '.join(javac.WHOLE)}, not {late[0]}")
+        raise click.BadParameter(f"level two begins with {javac.WHOLE}, and {late[0]} is older")
     if replay:
+        if store:
+            engine.store()
         sys.exit(play(releases or javac.RELEASES, replay, chosen))
     for release in releases or javac.RELEASES[-1:]:
         limits = [str(seed), str(seconds), str(schedules), *(["whole"] if whole else [])]
@@ -62,7 +64,9 @@ def keep(row: dict[str, str]) -> None:
         out.writerows(sorted(rows, key=lambda x: (jars.numbers(x["release"]), *x.values())))
 
 
-def hunt(release: str, repaired: tuple[str, ...], limits: list[str]) -> dict[str, str]:
+def hunt(
+    release: str, repaired: tuple[str, ...], limits: list[str], only_new: bool = False
+) -> dict[str, str]:
     """Prints each break once, and whether its kind is known. What was run, as `RUNS` has it."""
     known, seen, new, rate = kinds.stored(), set[str](), 0, ""
     row = {"release": release, "level": "brokers" if "whole" in limits else "controller"}
@@ -81,9 +85,13 @@ def hunt(release: str, repaired: tuple[str, ...], limits: list[str]) -> dict[str
             name = explained(release, shown, known) if not repaired else kinds.of(shown, known)
             new += not name
             seen |= {*name.split(", ")} - {""}
+            if name and only_new:
+                continue
             print(f"{name or 'NEW'}: {shown.broken}, after {shown.seconds:.1f} s, {shown.schedules}"
                   f" schedules{'' if shown.root == shown.broken else f' (first: {shown.root})'}"
                   f"\n    {shown.schedule}", flush=True)  # fmt: skip
+            (judged,) = engine.agreement(release, [shown.schedule], repaired)
+            print(f"    {judged}", flush=True)
     print(f"{release}: {rate}; {new} shapes of breaks that no kind explains")
     return row | {"kinds": f"{len(seen)}", "new": f"{new}"}
 
@@ -122,28 +130,38 @@ def play(releases: tuple[str, ...], what: str, repaired: tuple[str, ...]) -> int
     return 0
 
 
+def played(
+    release: str, known: dict[str, kinds.Kind], repaired: tuple[str, ...]
+) -> dict[str, bool]:
+    """Of each kind that this release can play: does its schedule break its promise?"""
+    chosen = [kind for kind in known.values() if javac.is_whole(release) or not kind.is_whole]
+    path = javac.compiled(release, repaired)
+    text = "".join(kind.schedule + "\n" for kind in chosen)
+    rows = [row for row in javac.lines(path, ["replay"], text, repaired) if row[0] == "replayed"]
+    pairs = zip(chosen, rows, strict=True)
+    return {kind.name: kind.broken in [x.strip() for x in row[1:]] for kind, row in pairs}
+
+
 def compare(
     release: str, known: dict[str, kinds.Kind], what: str, repaired: tuple[str, ...]
 ) -> int:
-    chosen = [
-        kind
-        for kind in known.values()
-        if what in ("all", kind.name) and (release in javac.WHOLE or not kind.is_whole)
-    ]
+    chosen = {name: kind for name, kind in known.items() if what in ("all", name)}
     try:
-        path = javac.compiled(release, repaired)
+        broken = played(release, chosen, repaired)
     except UNREACHABLE as reason:
         print(f"{release}: not hunted: {reason}")
         return 0
-    text = "".join(kind.schedule + "\n" for kind in chosen)
-    rows = [row for row in javac.lines(path, ["replay"], text, repaired) if row[0] == "replayed"]
+    there = [known[name].schedule for name in broken]
+    judged = dict(zip(broken, engine.agreement(release, there, repaired), strict=True))
     differing = 0
-    for kind, (_, *broken) in zip(chosen, rows, strict=True):
-        is_broken = kind.broken in [x.strip() for x in broken]
-        is_other = not repaired and is_broken != (release in kind.releases)
+    for name, is_broken in broken.items():
+        is_other = not repaired and is_broken != (release in known[name].releases)
+        is_other &= release in javac.RELEASES  # of others nothing is stored
         differing += is_other
-        shown = f"breaks {kind.broken}" if is_broken else "holds"
-        print(f"{release} {kind.name:28} {shown}{'   NOT AS STORED' if is_other else ''}")
+        shown = f"breaks {known[name].broken}" if is_broken else "holds"
+        print(
+            f"{release} {name:28} {shown}{'   NOT AS STORED' if is_other else ''}; {judged[name]}"
+        )
     return differing
 
 

@@ -18,7 +18,7 @@ RELEASES = (
     *("3.3.2", "3.4.1", "3.5.2", "3.6.2", "3.7.2", "3.8.1", "3.9.2", "4.0.2", "4.1.2"),
     *("4.2.2", "4.3.1", "4.4.0"),
 )
-WHOLE = RELEASES[2:]  # with the logs and partitions that level two can make
+WHOLE = "3.5.2"  # the first with the logs and partitions that level two can make
 LOGGING = (
     "slf4j-log4j",
     "log4j-slf4j",
@@ -33,6 +33,11 @@ MAIN = "org.apache.kafka.controller.Hunt"
 
 class NoCompilerError(Exception):
     """javac did not take the sources; the message is its first lines."""
+
+
+def is_whole(release: str) -> bool:
+    """Can level two make its brokers?"""
+    return jars.numbers(release) >= jars.numbers(WHOLE)
 
 
 def artifacts(release: str) -> list[jars.Artifact]:

@@ -1,0 +1,290 @@
+"""A schedule on the engine's controller: does it store, after each action, what Kafka's stores?
+
+The engine has one topic whose brokers hear of everything immediately. `WHY_NOT` says which actions
+it cannot express. What Kafka's controller stored is kept in data/hunt/stored.csv, so that a test
+can hold the engine against it without Java; `python -m hunt RELEASE --replay=all` compares anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from judge import jars
+
+from hunt import javac, kinds
+from isrlab.engine import kraft
+from isrlab.engine import messages as m
+from isrlab.engine.frozen import replace
+from isrlab.engine.kraft import NoReplicaError
+from isrlab.engine.partition import Controller
+from isrlab.engine.versions import KafkaVersion
+from isrlab.judged.controller import ControllerPlayer
+
+FILE = Path(kinds.FILE).with_name("stored.csv")
+FAILED = "the controller fails"
+WHY_NOT = {
+    "whole": "messages between brokers; data/scenarios/known_order.txt and under_min_isr.txt"
+    " play the two kinds that need them",
+    "delete": "a topic that goes, and indices that name it",
+    "grow": "partitions that come later",
+    "unregister": "brokers that go for good",
+    "feature": "ELR that is switched while the controller runs",
+    "new-controller": "a controller that reads a snapshot",
+    "fail-dir": "log directories",
+    "cordon": "log directories",
+    "move-dir": "log directories",
+    "balance": "the periodic balancing of leaders",
+    "config t* unclean": "unclean elections that are allowed later",
+}
+PARTITION = re.compile(
+    r"\[t(\d+)-(\d+) leader=(-?\d+) epoch=(\d+) isr=\[(.*?)\] elr=\[(.*?)\] replicas=\[(.*?)\]"
+    r" \+\[(.*?)\] -\[(.*?)\]"
+)
+
+
+class UnplayableError(Exception):
+    """The engine cannot express an action; the message says what it lacks."""
+
+
+def _shown(leader: int, epoch: int, *sets: object) -> str:
+    """One partition: leader/leader epoch, ISR, ELR, replicas, those to add and those to remove."""
+    isr, elr, replicas, adding, removing = (
+        [int(x) for x in each.split(",") if x.strip()] if isinstance(each, str) else list(each)
+        for each in sets
+    )
+    texts = [sorted(isr), sorted(elr), replicas, sorted(adding), sorted(removing)]
+    return f"{leader}/{epoch} " + " ".join(",".join(map(str, x)) or "-" for x in texts)
+
+
+def kafka(
+    release: str, schedules: list[str], repaired: tuple[str, ...] = ()
+) -> Iterator[list[str]]:
+    """Of each schedule, what Kafka's controller has stored after each action, until it fails."""
+    path = javac.compiled(release, repaired)
+    text = "".join(schedule + "\n" for schedule in schedules)
+    states: list[str] = []
+    for what, *_ in javac.lines(path, ["replay", "loud"], text, repaired):
+        if what == "replayed":
+            yield states[: states.index(FAILED) + 1] if FAILED in states else states
+            states = []
+        elif re.match(r"    BROKEN ANSWERED \w+(Exception|Error):", what):
+            states[-1] = FAILED
+        elif re.match(r"  [a-z]", what):
+            found = PARTITION.finditer(what)
+            states.append("; ".join(_shown(int(x[3]), int(x[4]), *x.groups()[4:]) for x in found))
+
+
+def played(release: str, schedule: str, **rules: object) -> list[str]:
+    """The same of the engine, whose rules may be changed by hand. Raises UnplayableError."""
+    first, *actions = schedule.split("; ")
+    player = Player(release, first, rules)
+    return [player.shown(), *(player.play(action) for action in actions)]
+
+
+def agreement(release: str, schedules: list[str], repaired: tuple[str, ...] = ()) -> list[str]:
+    """Of each schedule, in a few words, whether the engine stores what Kafka does."""
+    ours: dict[str, list[str]] = {}
+    said = {}
+    for schedule in schedules:
+        try:
+            ours[schedule] = played(release, schedule)
+        except UnplayableError as why:
+            said[schedule] = f"the engine has no {why}"
+    for schedule, theirs in zip(ours, kafka(release, [*ours], repaired), strict=True):
+        steps = zip(schedule.split("; "), ours[schedule], theirs, strict=False)
+        different = (
+            f"THE ENGINE DIFFERS after {action}: it has {own}, Kafka {their}"
+            for action, own, their in steps
+            if own != their
+        )
+        said[schedule] = next(different, "the engine agrees")
+    return [said[schedule] for schedule in schedules]
+
+
+def stored() -> list[tuple[str, str, list[str]]]:
+    """Kind, release, and what Kafka's controller stored after each action."""
+    rows = csv.DictReader(FILE.open())
+    return [(row["kind"], row["release"], row["states"].split(" | ")) for row in rows]
+
+
+def store() -> None:
+    """Plays every kind that the engine can play on the newest release that shows it."""
+    with FILE.open("w", newline="") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow(("kind", "release", "states"))
+        for kind in kinds.stored().values():
+            with contextlib.suppress(UnplayableError):
+                played(kind.releases[-1], kind.schedule)
+                (states,) = kafka(kind.releases[-1], [kind.schedule])
+                out.writerow((kind.name, kind.releases[-1], " | ".join(states)))
+
+
+class Player:
+    """The brokers of a hunt's world beside the engine's controller, with an action a method."""
+
+    def __init__(self, release: str, cluster: str, rules: dict[str, object]) -> None:
+        word, *settings = cluster.split()
+        if word in WHY_NOT:
+            raise UnplayableError(WHY_NOT[word])
+        given = {name: int(value) for name, value in (x.split("=") for x in settings)}
+        has_elr = bool(given["elr"]) and jars.numbers(release) >= (4,)  # 3.9 has a preview, off
+        self.version = KafkaVersion.of(release).with_(
+            **{"eligible_leader_replicas": has_elr} | rules
+        )
+        self.cluster_min, self.topic_min = given["min"], 0
+        self.brokers = range(1, given["brokers"] + 1)
+        self.up = {*self.brokers}
+        self.alive = {broker: m.BrokerInfo(broker, 0) for broker in self.up}  # to the controller
+        self.clean: set[int] = set()  # were shut down cleanly
+        self.registered: set[int] = set()  # and not unfenced yet
+        self.epoch = 0
+        self.player: ControllerPlayer | None = None
+
+    def play(self, action: str) -> str:
+        word, *words = action.split()
+        for name, why in WHY_NOT.items():
+            if re.match(name.replace("*", r"\d+"), action):
+                raise UnplayableError(why)
+        getattr(self, word.replace("-", "_"), self.ignore)(*words)
+        return self.shown()
+
+    def shown(self) -> str:
+        if self.player and self.player.has_failed:
+            return FAILED
+        states = [c.state for c in self.player.controllers] if self.player else []
+        return "; ".join(
+            _shown(x.leader, x.leader_epoch, x.isr, x.elr, x.replicas, x.adding, x.removing)
+            for x in states
+        )
+
+    def ignore(self, *_: str) -> None:
+        """What changes no partition: a record is written, a directory assigned, a timer of 3.9."""
+
+    def _state(self, place: str) -> tuple[int, Controller]:
+        topic, number = place[1:].split("-")
+        if self.player is None or topic != self.topic:
+            raise UnplayableError("second topic")
+        return int(number), self.player.controllers[int(number)]
+
+    def _ask(self, message: m.Message, *partitions: int) -> None:
+        if self.player and not self.player.has_failed:
+            with contextlib.suppress(NoReplicaError):
+                self.player._step(message, *partitions)
+                return
+            self.player.has_failed = True
+
+    def create(self, topic: str, min_isr: str, unclean: str, lists: str) -> None:
+        if self.player or len(self.alive) < len(self.up) or self.registered:
+            raise UnplayableError("second topic, nor one whose replicas are not all up")
+        self.topic, self.topic_min = topic[1:], _number(min_isr)
+        self.player = ControllerPlayer(
+            self.version, True, [[*map(int, x.split(","))] for x in lists.split("/")],
+            min_insync_replicas=self.topic_min or self.cluster_min,
+            unclean_leader_election_enable=bool(_number(unclean)),
+        )  # fmt: skip
+        alive = tuple(self.alive.values())
+        self.player.controllers = [replace(c, alive=alive) for c in self.player.controllers]
+
+    def kill(self, broker: str) -> None:
+        self.up.discard(int(broker))
+        self.clean.discard(int(broker))
+
+    power = kill
+
+    def expire(self, broker: str) -> None:
+        info = self.alive.pop(int(broker), None)
+        if info:
+            self._ask(m.SessionExpired(info.id, info.broker_epoch))
+
+    def stop(self, broker: str) -> None:
+        """A controlled shutdown: it ends at once if the broker leads nothing any more."""
+        number = int(broker)
+        was_leader = self.player and any(c.leader == number for c in self.player.controllers)
+        self._ask(m.ControlledShutdown(number))
+        if not was_leader:
+            self.expire(broker)
+            self.up.discard(number)
+            self.clean.add(number)
+
+    def start(self, broker: str, _: str = "") -> None:
+        """A broker registers. Its first heartbeat unfences it."""
+        number = int(broker)
+        if number in self.up or number in self.alive:  # its session is not over: it is refused
+            return
+        if number not in self.clean and self.version.eligible_leader_replicas and self.player:
+            try:
+                lost = [kraft.lose(c, number, True) for c in self.player.controllers]
+                self.player.controllers = lost
+            except NoReplicaError:
+                self.player.has_failed = True
+        self.up.add(number)
+        self.clean.discard(number)
+        self.registered.add(number)
+
+    def beat(self, broker: str) -> None:
+        number = int(broker)
+        if number not in self.up or number in self.alive:
+            return
+        self.epoch += 1
+        self.registered.discard(number)
+        self.alive[number] = m.BrokerInfo(number, self.epoch)
+        self._ask(m.RegisterBroker(number, self.epoch, True))
+
+    def reassign(self, place: str, target: str = "") -> None:
+        number, _ = self._state(place)
+        wanted = tuple(map(int, target.split(","))) if target else None
+        self._ask(m.AlterPartitionReassignments(wanted), number)
+
+    cancel = reassign
+
+    def elect(self, place: str, kind: str) -> None:
+        self._ask(m.ElectLeaders(kind), self._state(place)[0])
+
+    def _alter(self, place: str, isr: set[int]) -> None:
+        number, state = self._state(place)
+        if state.leader not in self.up:
+            return
+        epochs = tuple(self.alive[x].broker_epoch if x in self.alive else -1 for x in sorted(isr))
+        self._ask(m.AlterPartition(
+            state.leader, 1, state.leader_epoch, state.partition_epoch, tuple(sorted(isr)), epochs
+        ), number)  # fmt: skip
+
+    def join(self, place: str, broker: str) -> None:
+        _, state = self._state(place)
+        if int(broker) in self.up & set(state.replicas) - set(state.isr):
+            self._alter(place, {*state.isr, int(broker)})
+
+    def shrink(self, place: str, broker: str) -> None:
+        _, state = self._state(place)
+        if int(broker) in state.isr and int(broker) != state.leader:
+            self._alter(place, {*state.isr} - {int(broker)})
+
+    def config(self, of: str, value: str) -> None:
+        of_cluster = of == "cluster"
+        if of_cluster:
+            self.cluster_min = _number(value)
+        else:
+            self.topic_min = _number(value)
+        wanted = self.topic_min or self.cluster_min
+        self._ask(m.IncrementalAlterConfigs(wanted, of_cluster))
+
+    def settle(self) -> None:
+        """Every broker starts again, unless it runs and is known, and every replica catches up."""
+        for broker in self.brokers:
+            if broker not in self.up or broker not in {*self.alive, *self.registered}:
+                self.kill(str(broker))
+                self.expire(str(broker))
+                self.start(str(broker))
+            self.beat(str(broker))
+        controllers = self.player.controllers if self.player else []
+        for number in [*range(len(controllers))] * 3:
+            place = f"t{self.topic}-{number}"
+            self._alter(place, set(self._state(place)[1].replicas))
+
+
+def _number(text: str) -> int:
+    return int(text.split("=")[1])

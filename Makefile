@@ -6,6 +6,7 @@
 #   make test JOBS=4                         processes, of tests or of notebooks (2)
 #   make judge RUNS=1000 RELEASES="2.8.2 3.9.2"   (100 schedules; all releases; needs Maven and Java)
 #   make hunt RELEASE=4.3.1 SECONDS=600 SEED=7    (60 seconds of processor time; needs Maven and Java)
+#   make watch RELEASE=4.4.0                 what a release changes against the one before it (needs Maven and Java)
 #   make hold ARGS="17"                      the sentences of one notebook; all that is not known yet
 #   make record NAME=loss_bounce VERSION=0.10.2.2 TRIES=3   (real brokers; needs Maven and Java)
 #   make test PYTHON=python3.12 VENV=/tmp/v  another interpreter, another environment
@@ -27,7 +28,7 @@ TUTORIALS := $(shell grep -L '^ *"from isrlab import.* spark' notebooks/*.ipynb)
 SPARK_NOTEBOOKS := $(notdir $(basename $(filter-out $(TUTORIALS),$(wildcard notebooks/*.ipynb))))
 
 .DEFAULT_GOAL := help
-.PHONY: help report page site install test check lint types lab wheel lock bench notebooks judge hunt hold record clean
+.PHONY: help report page site install test check lint types lab wheel lock bench notebooks judge hunt hold watch record clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 18
@@ -105,7 +106,9 @@ hunt: $(INSTALLED) ## look for schedules in which Kafka's controller breaks its 
 hold: $(INSTALLED) ## do the notebooks' sentences hold at other seeds, settings and releases?
 	@cd tools && PYTHONPATH=.:.. $(abspath $(BIN))/python -m hold $(ARGS)
 
-watch: $(INSTALLED) ## what RELEASE changes in rules, promises and log lines; then judge and hunt run on it
+watch: $(INSTALLED) ## what RELEASE changes in rules, log messages and promises; judge and hunt run on it
+	@$(BIN)/python -c 'import jpype' 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[judge]'
 	@cd tools && PYTHONPATH=.:.. $(abspath $(BIN))/python -m judge.watch $(RELEASE) $(ARGS)
 
 NAME ?=

@@ -41,18 +41,14 @@ enum Promise {
     EPOCHS_RISE("partition and leader epochs never go back, and a new leader has a new leader epoch",
         "KIP-320, KIP-497"),
     HW_OF_MIN_ISR("with the leader's ISR under its effective minimum the high watermark stays", "KAFKA-15583; KIP-966"),
-    ACKED_READABLE("with all replicas in sync each acknowledged record can be read", "KIP-101; KIP-207"),
+    END_RISES("the end that leaders tell consumers never goes back, but after an unclean election",
+        "KIP-207: offsets in ListOffsets responses rise monotonically, also when the leader changes"),
+    ACKED_READABLE("with all replicas in sync consumers can read each acknowledged record", "KIP-101; KIP-207"),
     PRODUCE_ANSWERED("with all replicas in sync each produce request has its answer", "KAFKA-13091"),
     LOGS_AGREE("with all replicas in sync and no message on its way the logs are equally long", "KIP-101, KIP-279"),
     REASSIGNMENT_ENDS("with all its replicas in sync a reassignment completes", "KIP-455"),
     ALL_RECOVERS("with all brokers back, each partition that can has a leader and all replicas in sync",
         "KIP-497, KIP-631");
 
-    final String sentence;
-    final String source;
-
-    Promise(String sentence, String source) {
-        this.sentence = sentence;
-        this.source = source;
-    }
+    Promise(String sentence, String source) { } // for readers
 }

@@ -265,13 +265,24 @@ final class Promises {
 
     /** Between two actions the high watermark moved, or many things happened: then it is only noted. */
     void broker(Node node, boolean isOne) {
-        for (Node.Part part : node.parts) {
+        for (int s = 0; s < node.parts.length; s++) {
+            Node.Part part = node.parts[s];
             if (part == null || part.partition == null) continue;
+            if (part.leader == node.id && part.topic.equals(w.ids[s / World.PARTS])) told(w.slots[s], part);
             long now = Real.highWatermark(part.log);
             boolean isLess = part.leader == node.id && Late.<Boolean>call(part.partition, "isUnderMinIsr");
             if (isOne && now > part.shown && isLess) w.broken(Promise.HW_OF_MIN_ISR, "");
             part.shown = now;
         }
+    }
+
+    /** A leader that was deposed and does not know it yet tells consumers what was true before. */
+    private void told(World.Slot slot, Node.Part part) {
+        long now = slot.unclean || part.epoch < slot.toldIn ? -1 : Real.told(part.partition);
+        if (now < 0) return;
+        if (now < slot.told) w.broken(Promise.END_RISES, "");
+        slot.told = now;
+        slot.toldIn = part.epoch;
     }
 
     /** All that was sent has arrived, and all replicas have fetched. */
@@ -280,9 +291,8 @@ final class Promises {
             PartitionRegistration state = w.slots[s].state;
             if (state == null || state.leader < 0) continue;
             Node.Part leads = w.nodes[state.leader].parts[s];
-            long end = w.slots[s].acks.stream().mapToLong(ack -> ack[0] + 1).max().orElse(0);
-            boolean isReadable = leads != null && Real.highWatermark(leads.log) >= end;
-            if (!isReadable) w.broken(Promise.ACKED_READABLE, "");
+            long end = leads == null || leads.partition == null ? 0 : Real.told(leads.partition);
+            if (!w.slots[s].acks.stream().allMatch(ack -> ack[0] < end && World.hasAck(leads, ack))) w.broken(Promise.ACKED_READABLE, "");
             boolean isWhole = state.isr.length == state.replicas.length;
             for (int b : state.isr) {
                 Node node = w.nodes[b];

@@ -214,6 +214,18 @@ final class Real {
         return Late.call(partition, "fetchRecords", params, asked, from.w.kafka.clock.ms, BYTES, true, true);
     }
 
+    /** The end of the log that a consumer hears of: Kafka's answer to ListOffsets. -1: an error, not available yet. */
+    static long told(Object partition) {
+        try {
+            Object found = opened(Late.call(partition, "fetchOffsetForTimestamp", -1L,
+                Option.apply(IsolationLevel.READ_UNCOMMITTED), Optional.empty(), true, Option.empty()));
+            if (Late.has(found, "timestampAndOffsetOpt")) found = opened(Late.call(found, "timestampAndOffsetOpt"));
+            return Late.field(found, "offset", -1L);
+        } catch (org.apache.kafka.common.errors.ApiException e) {
+            return -1;
+        }
+    }
+
     /** The records of an answer, out of the leader's log. */
     static ByteBuffer bytes(Object read) {
         Object records = Late.field(Late.field(read, "fetchedData", null), "records", null);

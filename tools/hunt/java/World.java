@@ -28,13 +28,24 @@ final class World {
         PartitionRegistration state;
         PartitionRegistration previous;
         long acked;
-        long[] has;
-        boolean[] wiped; // lost its log with the power, and has not been in sync since
-        boolean[] excused; // its loss is by design: without ELR the last member of an ISR may come back empty
-        int[] place;
+        final long[] has;
+        final boolean[] wiped; // lost its log with the power, and has not been in sync since
+        final boolean[] excused; // its loss is by design: without ELR the last member of an ISR may come back empty
+        final int[] place;
         int[] before; // its replicas before the last reassignment
         boolean unclean; // once a leader was elected uncleanly nothing is promised of this partition's records
+        long told; // level two: the last end that a leader told a consumer, and in which leader epoch
+        int toldIn = -1;
+        final boolean[] cut; // lost records with the power, and has not had all that was told since
         final List<long[]> acks = new ArrayList<>(); // level two: offset and epoch of each acknowledged record
+
+        Slot(int size) {
+            has = new long[size];
+            wiped = new boolean[size];
+            excused = new boolean[size];
+            place = new int[size];
+            cut = new boolean[size];
+        }
     }
 
     /** A promise that did not hold: what of it, and after how many actions. */
@@ -62,7 +73,7 @@ final class World {
         brokers = new Broker[count + 1];
         epochs = new long[count + 1];
         kafka = new Kafka(random, Kafka.knowsElr() ? n[2] : 0, n[4], n[3]);
-        for (int s = 0; s < slots.length; s++) slots[s] = new Slot();
+        for (int s = 0; s < slots.length; s++) slots[s] = new Slot(count + 1);
         nodes = cluster.op() == Op.WHOLE ? new Node[count + 1] : null;
         for (int b = 1; nodes != null && b <= count; b++) nodes[b] = new Node(this, b);
         for (int b = 1; b <= count; b++) {
@@ -120,7 +131,6 @@ final class World {
             Uuid id = ids[s / PARTS];
             slot.state = id == null ? null : kafka.replication.getPartition(id, s % PARTS);
             if (slot.state == null) continue;
-            if (slot.has == null) fresh(slot);
             if (nodes != null) measure(slot, s);
             if (slot.state == last || nodes != null) continue;
             for (int b = 1; b <= count; b++) dropped(slot, b);
@@ -129,7 +139,7 @@ final class World {
 
     // Level two: what the ghost knows at level one is read from the logs
 
-    private static boolean hasAck(Node.Part part, long[] ack) {
+    static boolean hasAck(Node.Part part, long[] ack) {
         return part != null && Real.has(part.log, ack[0], (int) ack[1]);
     }
 
@@ -138,8 +148,9 @@ final class World {
         for (int b = 1; b <= count; b++) {
             Node.Part part = nodes[b].parts[s];
             slot.has[b] = slot.acks.stream().filter(ack -> hasAck(part, ack)).count();
-            boolean isBack = brokers[b].up && holds(slot.state.isr, b) && slot.has[b] == slot.acked;
-            if (!isBack) continue; // what it lost with the power it may have been counted on for
+            boolean isMember = brokers[b].up && holds(slot.state.isr, b);
+            if (isMember && part != null && Real.end(part.log) >= slot.told) slot.cut[b] = false;
+            if (!isMember || slot.has[b] < slot.acked) continue; // what it lost with the power it may have been counted on for
             slot.wiped[b] = slot.excused[b] = false;
         }
     }
@@ -150,6 +161,7 @@ final class World {
         if (nodes == null) return;
         Node.Part part = nodes[leader].parts[Arrays.asList(slots).indexOf(slot)];
         slot.acks.removeIf(ack -> slot.unclean || !hasAck(part, ack));
+        if (slot.cut[leader] && !kafka.isElr()) slot.told = Math.min(slot.told, part == null ? 0 : Real.end(part.log));
     }
 
     private void whole(boolean isOne) {
@@ -193,18 +205,6 @@ final class World {
             }
         }
         promises.quiet();
-    }
-
-    private void fresh(Slot slot) {
-        slot.acked = 0;
-        slot.acks.clear();
-        slot.unclean = false;
-        slot.has = new long[count + 1];
-        slot.wiped = new boolean[count + 1];
-        slot.excused = new boolean[count + 1];
-        slot.place = new int[count + 1];
-        slot.previous = null;
-        slot.before = null;
     }
 
     private void dropped(Slot slot, int b) {
@@ -311,6 +311,7 @@ final class World {
             Slot slot = slots[s];
             if (nodes != null && !nodes[n[0]].losePower(s)) continue;
             if (slot.state == null || nodes == null && slot.has[n[0]] == 0) continue;
+            slot.cut[n[0]] = true;
             slot.has[n[0]] = 0;
             slot.wiped[n[0]] = true;
         }
@@ -379,7 +380,7 @@ final class World {
         isUncleanAllowed[n[0]] = n[2] > 0;
         answered(kafka.create("t" + n[0], replicas, settings), Op.CREATE);
         ids[n[0]] = kafka.idOf("t" + n[0]);
-        for (int p = 0; p < PARTS; p++) slots[n[0] * PARTS + p].has = null;
+        for (int p = 0; p < PARTS; p++) slots[n[0] * PARTS + p] = new Slot(count + 1);
     }
 
     void delete(int[] n) {
@@ -392,7 +393,7 @@ final class World {
         int parts = 0;
         while (parts < PARTS && slots[n[0] * PARTS + parts].state != null) parts++;
         if (parts == 0 || parts == PARTS) return;
-        slots[n[0] * PARTS + parts].has = null;
+        slots[n[0] * PARTS + parts] = new Slot(count + 1);
         List<Integer> replicas = Arrays.stream(n).skip(1).boxed().toList();
         answered(kafka.grow("t" + n[0], parts + 1, replicas), Op.GROW);
     }

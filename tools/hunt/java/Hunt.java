@@ -41,7 +41,7 @@ public final class Hunt {
         for (Op.Act act : parsed(line)) {
             if (act.op() == Op.CLUSTER || act.op() == Op.WHOLE) world = new World(act, new Random(0));
             else world.run(act);
-            if (isLoud) System.out.println("  " + act + "  " + Shown.of(world));
+            if (isLoud) System.out.println("  " + act + "  " + shown(world));
             for (; isLoud && shown < world.breaks.size(); shown++) {
                 System.out.println("    BROKEN " + world.breaks.get(shown).key());
             }
@@ -220,23 +220,19 @@ public final class Hunt {
     }
 
     /** How the partitions look, for a reader. */
-    static final class Shown {
-        private Shown() { }
-
-        static String of(World world) {
-            StringBuilder text = new StringBuilder();
-            for (int s = 0; s < world.slots.length; s++) {
-                var slot = world.slots[s];
-                if (slot.state == null) continue;
-                var p = slot.state;
-                text.append(String.format("[t%d-%d leader=%d epoch=%d isr=%s elr=%s replicas=%s +%s -%s acked=%d has=%s] ",
-                    s / World.PARTS, s % World.PARTS, p.leader, p.leaderEpoch, Arrays.toString(p.isr),
-                    Arrays.toString(Late.<int[]>field(p, "elr", new int[0])), Arrays.toString(p.replicas),
-                    Arrays.toString(p.addingReplicas), Arrays.toString(p.removingReplicas), slot.acked,
-                    Arrays.toString(slot.has)));
-                for (int b = 1; world.nodes != null && b <= world.count; b++) text.append(world.nodes[b].shown(s));
-            }
-            return text.toString();
+    private static String shown(World world) {
+        StringBuilder text = new StringBuilder();
+        for (int s = 0; s < world.slots.length; s++) {
+            var slot = world.slots[s];
+            var p = slot.state;
+            if (p == null) continue;
+            text.append(String.format("[t%d-%d leader=%d epoch=%d isr=%s elr=%s replicas=%s +%s -%s acked=%d has=%s] ",
+                s / World.PARTS, s % World.PARTS, p.leader, p.leaderEpoch, Arrays.toString(p.isr),
+                Arrays.toString(Late.<int[]>field(p, "elr", new int[0])), Arrays.toString(p.replicas),
+                Arrays.toString(p.addingReplicas), Arrays.toString(p.removingReplicas), slot.acked,
+                Arrays.toString(slot.has)));
+            for (int b = 1; world.nodes != null && b <= world.count; b++) text.append(world.nodes[b].shown(s));
         }
+        return text.toString();
     }
 }

@@ -29,6 +29,7 @@ final class Kafka {
     static final String MIN_ISR = "min.insync.replicas";
     static final String UNCLEAN = "unclean.leader.election.enable";
     static final long SESSION_MS = 9_000;
+    private static final String STATE = AlterPartitionRequestData.class.getName() + "$BrokerState";
     private static final Object CONTEXT = Late.made(Late.type("org.apache.kafka.common.utils.LogContext",
         "org.apache.kafka.common.utils.internals.LogContext"), "hunt");
     private static final Object SCHEMA =
@@ -65,7 +66,6 @@ final class Kafka {
     ClusterControlManager cluster;
     ReplicationControlManager replication;
     MetadataImage image = MetadataImage.EMPTY;
-    private Map<Class<?>, Object[]> replays;
 
     Kafka(Random random, int elr, int metadata, int minIsr) {
         this.random = random;
@@ -132,7 +132,6 @@ final class Kafka {
         cluster = Late.built(ClusterControlManager.class, parts);
         parts.put("ClusterControlManager", cluster);
         replication = Late.built(ReplicationControlManager.class, parts);
-        replays = new HashMap<>();
     }
 
     private static Object apiVersions() {
@@ -160,7 +159,7 @@ final class Kafka {
             offset++;
             log.add(decoded);
             replay(record.message(), offset);
-            Replay.of(delta.getClass(), decoded.message().getClass()).run(delta, decoded.message(), offset);
+            Late.replay(delta, decoded.message(), offset);
         }
         applied(delta);
     }
@@ -184,10 +183,7 @@ final class Kafka {
 
     /** Into each manager that has a replay for such a record, as QuorumController does by type. */
     private void replay(ApiMessage record, long at) {
-        Object[] targets = replays.computeIfAbsent(record.getClass(), kind ->
-            List.of(features, configs, cluster, replication).stream()
-                .filter(x -> Replay.of(x.getClass(), kind) != null).toArray());
-        for (Object target : targets) Replay.of(target.getClass(), record.getClass()).run(target, record, at);
+        for (Object target : List.of(features, configs, cluster, replication)) Late.replay(target, record, at);
     }
 
     <T> T done(ControllerResult<T> result) {
@@ -303,15 +299,8 @@ final class Kafka {
         var part = new AlterPartitionRequestData.PartitionData().setPartitionIndex(partition)
             .setLeaderEpoch(state.leaderEpoch).setPartitionEpoch(state.partitionEpoch);
         if (Late.has(part, "setNewIsrWithEpochs")) {
-            List<Object> members = new ArrayList<>();
-            Class<?> kind = Late.type(AlterPartitionRequestData.class.getName() + "$BrokerState");
-            for (int id : isr) {
-                Object member = Late.made(kind);
-                Late.call(member, "setBrokerId", id);
-                Late.call(member, "setBrokerEpoch", epochs[id]);
-                members.add(member);
-            }
-            Late.call(part, "setNewIsrWithEpochs", members);
+            Late.call(part, "setNewIsrWithEpochs", Arrays.stream(isr).mapToObj(id -> message(STATE,
+                "setBrokerId", id, "setBrokerEpoch", epochs[id])).toList());
         } else {
             Late.call(part, "setNewIsr", Arrays.stream(isr).boxed().toList());
         }
@@ -365,32 +354,23 @@ final class Kafka {
     }
 
     void assign(int broker, long epoch, Map<Uuid, Map<Uuid, List<Integer>>> places) {
-        Object data = Late.made(Late.type("org.apache.kafka.common.message.AssignReplicasToDirsRequestData"));
-        String in = data.getClass().getName();
-        Late.call(data, "setBrokerId", broker);
-        Late.call(data, "setBrokerEpoch", epoch);
+        String in = "org.apache.kafka.common.message.AssignReplicasToDirsRequestData";
         List<Object> directories = new ArrayList<>();
         places.forEach((place, topics) -> {
             List<Object> moved = new ArrayList<>();
-            topics.forEach((topic, numbers) -> {
-                List<Object> parts = new ArrayList<>();
-                for (int number : numbers) {
-                    Object part = Late.made(Late.type(in + "$PartitionData"));
-                    Late.call(part, "setPartitionIndex", number);
-                    parts.add(part);
-                }
-                Object of = Late.made(Late.type(in + "$TopicData"));
-                Late.call(of, "setTopicId", topic);
-                Late.call(of, "setPartitions", parts);
-                moved.add(of);
-            });
-            Object directory = Late.made(Late.type(in + "$DirectoryData"));
-            Late.call(directory, "setId", place);
-            Late.call(directory, "setTopics", moved);
-            directories.add(directory);
+            topics.forEach((topic, numbers) -> moved.add(message(in + "$TopicData", "setTopicId", topic, "setPartitions",
+                numbers.stream().map(number -> message(in + "$PartitionData", "setPartitionIndex", number)).toList())));
+            directories.add(message(in + "$DirectoryData", "setId", place, "setTopics", moved));
         });
-        Late.call(data, "setDirectories", directories);
-        done(Late.<ControllerResult<?>>call(replication, "handleAssignReplicasToDirs", data));
+        done(Late.<ControllerResult<?>>call(replication, "handleAssignReplicasToDirs",
+            message(in, "setBrokerId", broker, "setBrokerEpoch", epoch, "setDirectories", directories)));
+    }
+
+    /** A message of Kafka's protocol with these values: the name of a setter, what it sets, and so on. */
+    private static Object message(String type, Object... values) {
+        Object made = Late.made(Late.type(type));
+        for (int i = 0; i < values.length; i += 2) Late.call(made, (String) values[i], values[i + 1]);
+        return made;
     }
 
     // Another controller takes over
@@ -407,7 +387,7 @@ final class Kafka {
         long at = 0;
         for (ApiMessageAndVersion record : log) {
             replay(record.message(), fromSnapshot ? offset : ++at);
-            Replay.of(delta.getClass(), record.message().getClass()).run(delta, record.message(), at);
+            Late.replay(delta, record.message(), at);
         }
         applied(delta);
         cluster.activate();
@@ -447,34 +427,5 @@ final class Kafka {
             entry = Late.<Map<String, ?>>call(configs, "computeEffectiveTopicConfigs", own).get(name);
         }
         return entry instanceof String text ? text : Late.call(entry, "value");
-    }
-
-    /** How a manager replays one kind of record. */
-    private record Replay(java.lang.reflect.Method method) {
-        private static final Map<Class<?>, Map<Class<?>, Optional<Replay>>> KNOWN = new HashMap<>();
-
-        static Replay of(Class<?> manager, Class<?> record) {
-            return KNOWN.computeIfAbsent(manager, x -> new HashMap<>()).computeIfAbsent(record, key -> {
-                for (var method : manager.getDeclaredMethods()) {
-                    boolean fits = method.getName().equals("replay")
-                        && method.getParameterTypes()[0] == record;
-                    if (!fits) continue;
-                    method.setAccessible(true);
-                    return Optional.of(new Replay(method));
-                }
-                return Optional.empty();
-            }).orElse(null);
-        }
-
-        void run(Object target, ApiMessage record, long at) {
-            try {
-                if (method.getParameterCount() == 1) method.invoke(target, record);
-                else method.invoke(target, record, at);
-            } catch (java.lang.reflect.InvocationTargetException e) {
-                throw e.getCause() instanceof RuntimeException x ? x : new RuntimeException(e.getCause());
-            } catch (IllegalAccessException e) {
-                throw new IllegalStateException(e);
-            }
-        }
     }
 }

@@ -13,6 +13,7 @@ final class Late {
     private record Call(Method method, MethodHandle handle, int[] chosen) { }
 
     private static final Map<Class<?>, Map<String, Call>> CALLS = new HashMap<>();
+    private static final Map<Class<?>, Map<Class<?>, Optional<Call>>> REPLAYS = new HashMap<>();
     private static final Map<Class<?>, Set<String>> NAMES = new HashMap<>();
     private static final Map<Class<?>, Map<String, Optional<Field>>> FIELDS = new HashMap<>();
     private static final Map<String, Object> TYPES = new HashMap<>();
@@ -56,13 +57,17 @@ final class Late {
         Map<String, Call> calls = CALLS.computeIfAbsent(kind, x -> new HashMap<>());
         Call call = calls.get(name);
         if (call == null) calls.put(name, call = chosen(kind, name, args));
+        return (T) run(call, target, args);
+    }
+
+    private static Object run(Call call, Object target, Object... args) {
         boolean isStatic = Modifier.isStatic(call.method.getModifiers());
         Object[] given = new Object[call.chosen.length + (isStatic ? 0 : 1)];
         if (!isStatic) given[0] = target;
         int first = isStatic ? 0 : 1;
         for (int i = 0; i < call.chosen.length; i++) given[i + first] = args[call.chosen[i]];
         try {
-            return (T) call.handle.invokeExact(given);
+            return (Object) call.handle.invokeExact(given);
         } catch (Throwable e) {
             throw Late.<RuntimeException>as(e);
         }
@@ -71,22 +76,35 @@ final class Late {
     @SuppressWarnings("unchecked")
     private static <E extends Throwable> E as(Throwable e) throws E { throw (E) e; }
 
+    /** Into a manager or a delta, if it has a replay for such a record, as QuorumController does by type. */
+    static void replay(Object target, Object record, long at) {
+        Optional<Call> call = REPLAYS.computeIfAbsent(target.getClass(), x -> new HashMap<>())
+            .computeIfAbsent(record.getClass(), kind -> Arrays.stream(target.getClass().getDeclaredMethods())
+                .filter(m -> m.getName().equals("replay") && m.getParameterTypes()[0] == kind).findFirst()
+                .map(m -> called(m, fit(m.getParameterTypes(), new Object[] {record, at}))));
+        if (call.isPresent()) run(call.get(), target, record, at);
+    }
+
     private static Call chosen(Class<?> kind, String name, Object[] args) {
         for (Method method : all(kind)) {
             int[] fit = method.getName().equals(name) ? fit(method.getParameterTypes(), args) : null;
             if (fit == null || method.isBridge()) continue;
-            method.setAccessible(true);
-            try {
-                MethodHandle handle = MethodHandles.lookup().unreflect(method);
-                int count = handle.type().parameterCount();
-                handle = handle.asFixedArity().asType(handle.type().generic());
-                return new Call(method, handle.asSpreader(Object[].class, count), fit);
-            } catch (IllegalAccessException e) {
-                throw new IllegalStateException(e);
-            }
+            return called(method, fit);
         }
         throw new IllegalStateException(kind.getName() + " has no " + name + " for "
             + Arrays.toString(args));
+    }
+
+    private static Call called(Method method, int[] fit) {
+        method.setAccessible(true);
+        try {
+            MethodHandle handle = MethodHandles.lookup().unreflect(method);
+            int count = handle.type().parameterCount();
+            handle = handle.asFixedArity().asType(handle.type().generic());
+            return new Call(method, handle.asSpreader(Object[].class, count), fit);
+        } catch (IllegalAccessException e) {
+            throw new IllegalStateException(e);
+        }
     }
 
     /** For each parameter the first argument left that is of its type; null if there is none. */

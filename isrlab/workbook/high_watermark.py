@@ -8,6 +8,7 @@ from itertools import pairwise
 from isrlab.engine import messages as m
 from isrlab.engine.model import Broker, Leader
 from isrlab.engine.reading import answer
+from isrlab.events.wording import counted
 from isrlab.world import scenario, words
 from isrlab.world.cluster import START_MS
 from isrlab.world.script import Run
@@ -21,9 +22,8 @@ advance 60s"""
 def fetch_steps(run: Run) -> list[dict[str, object]]:
     """A row for each fetch of a follower that its leader handled; times are ms since the start.
 
-    The columns stand in the order of the leader's steps: what was read (and so what an answer at
-    once carries), the follower's state after updateFetchState, ISR, high watermark, and who among
-    those that wait was answered.
+    The columns follow the leader's steps: what it read, the follower's state after
+    updateFetchState, the ISR, the high watermark, and which waiting requests were answered.
     """
     rows = list[dict[str, object]]()
     for before, after in pairwise(run.frames):
@@ -41,7 +41,7 @@ def fetch_steps(run: Run) -> list[dict[str, object]]:
 
 def _read(leader: Broker, fetch: m.Fetch) -> dict[str, object]:
     reply = answer(leader, fetch)
-    text = f"{len(reply.records)} records, HW {reply.high_watermark}"
+    text = f"{counted(len(reply.records), 'record')}, HW {reply.high_watermark}"
     return {"1 reads": text if reply.records else f"{text}: is parked"}
 
 

@@ -162,7 +162,7 @@ def plot_searched() -> Axes:
 
 
 def plot_switched() -> Axes:
-    """The same where the last release breaks the promise, and with single rules switched."""
+    """How single rules change the answers for the last release: questions by rules."""
     answers, last = stored(), [*RELEASES][-1]
     rows = [question for question in QUESTIONS if answers[question, last].actions]
     cells = _searched(rows, [last, *SWITCHED])

@@ -7,25 +7,25 @@ watermark is higher than at the last fetch), else it parks the fetch until that 
 `replica.fetch.wait.max.ms` is over (the log is then read again, but clocks, ISR and high watermark
 are not touched: Kafka does that only when a fetch comes in). The answer holds at most
 `replica.fetch.max.bytes` of each partition and `replica.fetch.response.max.bytes` in all, in the
-order of who was served longest ago (as in a fetch session); at least one record. The leader sends
-its answers one after another, if its rate is limited. An answer travels one latency (that of the
-moment at which it leaves: a bad network has a longer one for a while), is received and written at
-`bytes_per_s`, rounded up to a millisecond, and the next fetch leaves. A stalled
-thread's work stops, or is slower, and goes on afterwards. A stalled leader reads nothing
-until it is over; appends, the expiry task and the controller go on.
+order of who was served longest ago (as in a fetch session); at least one record. If its rate is
+limited, the leader sends its answers one after another: it never rests, but a small one waits for
+all of a large one (real connections take turns). An answer travels one latency (that of the moment
+at which it leaves: a bad network has a longer one for a while), is received and written at its
+thread's own `bytes_per_s` (what an idle thread leaves goes to no other), rounded up to a
+millisecond, and the next fetch leaves. A stalled thread's work stops, or is slower, and goes on
+afterwards. A stalled leader reads nothing; appends, the expiry task and the controller go on.
 
 Within one millisecond: the controller's answers, restarts, appends in order of partition, then
 fetches in order of thread, then the expiry task. Only the order is a choice; none of it is chance.
 The caller of the cell is asked for room before a millisecond, or an append, for which the tables
 could be too small; so nothing is ever lost, and nothing done twice.
 
-Left out: record batches (a fetch may end at any record), log segments, request queues,
-the sizes that incremental fetch sessions save, and a leader that pauses as a whole. Where leaders
-stay where they are, whatever happens (`FleetConfig.leaders`), so are the removal of a broker whose
-session ends, and the round in which followers ask where the former epoch ends when a removal has
-begun a new one; where they move, `fleet/moving.py` has both. Loops are a little too regular: do not
-read latencies below some ten milliseconds off this model. ISR membership is decided on scales of
-seconds, and that is what it is for.
+Left out: record batches (a fetch may end at any record), log segments, request queues, the sizes
+that incremental fetch sessions save, and a leader that pauses as a whole. Where leaders stay where
+they are, whatever happens (`FleetConfig.leaders`), so are the removal of a broker whose session
+ends, and the round in which followers ask where the former epoch ends when a removal has begun a
+new one; where they move, `fleet/moving.py` has both. Loops are a little too regular: do not read
+latencies below ten milliseconds off this model. It is for ISR membership, decided in seconds.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ def plot_waits(table: pd.DataFrame) -> Axes:
     minutes, is_early = table["under_min_isr_minutes"], table["wait"] < 0.999
     title = (
         f"Partition-minutes under min ISR: {minutes[is_early].sum():,.0f} below the safe wait, "
-        f"{minutes[~is_early].sum():,.0f} from it on"
+        f"{minutes[~is_early].sum():,.0f} at or above it"
     )
     x = Scale("from one restart to the next, as a multiple of the safe wait")
     y = Scale("partition-minutes\nunder min ISR")
@@ -219,8 +219,8 @@ def finding(table: pd.DataFrame, waited: pd.DataFrame) -> str:
     return (
         f"Over loads of {table['share'].min():.0%} to {table['share'].max():.0%} the last "
         f"partition is back within {off:.0%} of the formula; rolling restarts below the safe wait "
-        f"had {early.sum():,} produces refused in {len(early)} runs, from it on {safe.sum():,} in "
-        f"{len(safe)}."
+        f"had {early.sum():,} produces refused in {len(early)} runs, those at or above it "
+        f"{safe.sum():,} in {len(safe)}."
     )
 
 

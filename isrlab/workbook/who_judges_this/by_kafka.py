@@ -201,7 +201,7 @@ def plot_power(words: Mapping[str, Mapping[str, str]]) -> Axes:
         if "noticed" in row.values()
     }
     legend = {"noticed": "another form is noticed", "not noticed": "no stored step notices"}
-    title = f"{len(shown)} of {len(words)} rules are held by what Kafka showed"
+    title = f"Stored steps would show an error in {len(shown)} of {len(words)} rules"
     return matrix.plot_matrix(shown, title, colours=POWER_COLOURS, legend=legend, size=(0.6, 0.2))
 
 
@@ -227,7 +227,7 @@ def found_table() -> list[dict[str, str]]:
             "class": entry["class"],
             "releases": ", ".join(entry["releases"]),
             "in Kafka's source": entry["source"],
-            "in the engine": f"otherwise: {entry['why']}" if is_left(entry) else "mended",
+            "in the engine": f"different on purpose: {entry['why']}" if is_left(entry) else "fixed",
             "scenario": entry.get("scenario", entry.get("why", "")) if entry["is_mended"] else "",
         }
         for letter, entry in judged.found().items()
@@ -240,8 +240,8 @@ def finding(counts: pd.DataFrame, words: Mapping[str, Mapping[str, str]]) -> str
     held, differences = len(words) - len(unnoticed(words)), judged.found().values()
     left = sum(map(is_left, differences))
     return (
-        f"{counts['steps'].sum():,} steps of Kafka's own classes, {releases[0]} to "
-        f"{releases[-1]}, played again: {counts['differ'].sum():,} differ. {held} of the engine's "
-        f"{len(words)} rules are held by them. Of {len(differences)} differences that were found "
-        f"{len(differences) - left} are mended, and {left} are left and named."
+        f"The engine replays {counts['steps'].sum():,} steps of Kafka's own classes, {releases[0]} "
+        f"to {releases[-1]}: {counts['differ'].sum():,} differ. These steps would show an error in "
+        f"{held} of the engine's {len(words)} rules. Of the {len(differences)} differences found "
+        f"so far, {len(differences) - left} are fixed and {left} remain on purpose."
     )

@@ -157,11 +157,11 @@ def finding(changes: pd.DataFrame) -> str:
     means = changes["mean"].to_dict()
     fencing, median = means[CHECKS[-1].name, "under-replicated"], means[CUTS[0], "p50"]
     return (
-        "Beside the same seed, the model's time step, record size and burst batches change counts "
-        f"of shrinks and time under-replicated by {cuts:.1f} % in the mean at most; a single seed "
-        f"lies up to {seeds:.0f} % from the mean of the seeds. A time step a tenth as long changes "
-        f"the median wait by {median:+.0f} %, and fencing stalled brokers changes time "
-        f"under-replicated by {fencing:+.0f} %."
+        "Compared at the same seed, the model's time step, record size and burst batches change "
+        f"the counts of shrinks and the time under-replicated by at most {cuts:.1f} % on average. "
+        f"A single seed lies up to {seeds:.0f} % from the mean of the seeds. A time step a tenth "
+        f"as long changes the median wait by {median:+.0f} %, and fencing stalled brokers changes "
+        f"the time under-replicated by {fencing:+.0f} %."
     )
 
 

@@ -66,9 +66,9 @@ def _use_master(context: click.Context, option: click.Parameter, master: str | N
 @click.option("-p", "parameters", nargs=2, multiple=True, metavar="NAME VALUE",
     help=f"Set a parameter in every chosen notebook that has it. {EACH}")
 @click.option("-f", "file", type=FILE,
-    help=f"Parameters from YAML, for all or under a notebook's name. {EACH}")
+    help=f"Parameters from a YAML file, for all or under a notebook's name. {EACH}")
 @click.option("--grid", "grid_file", type=FILE,
-    help="A sweep from YAML: a page for each combination of values, and one that shows them all.")
+    help="A sweep from YAML: a page for each combination of values, and one overview page.")
 @click.option("--out", type=FOLDER, default=Path("reports"), show_default=True,
     help="Where index.html and the pages go.")
 @click.option("--jobs", type=click.IntRange(1), default=JOBS, show_default=True, metavar="N",
@@ -84,7 +84,7 @@ def make_report(
     names: tuple[str, ...], *, parameters: tuple[tuple[str, str], ...], file: Path | None,
     grid_file: Path | None, out: Path, folder: Path, **how: Any,
 ) -> None:
-    """Run notebooks (all, or those named) and write pages that open without a network.
+    """Run notebooks (all, or those named) and write web pages that need no network.
 
     \b
     Examples:
@@ -132,8 +132,8 @@ def make_report(
 def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
     """Copy the notebooks and data to DIR (default: isrlab-workbook), and open JupyterLab there.
 
-    Run with a newer isrlab, it adds what is new, and never replaces a file that you changed:
-    rename or delete yours to get the new one.
+    If you run it again with a newer release of isrlab, it adds new files and updates those that you
+    have not changed. To get the new release of a file that you changed, rename or delete yours.
 
     \b
     Examples:
@@ -165,12 +165,12 @@ def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
 @click.argument("path", required=False, metavar="[FILE|DIR|-]")
 @click.option("--bootstrap-server", "servers", metavar="HOST:PORT,...",
     help="Query a live cluster (pip install isrlab[live]); nothing is changed there.")
-@click.option("--command-config", "config", type=FILE, help="Properties, as for Kafka's tools.")
+@click.option("--command-config", "config", type=FILE, help="Client properties, as for Kafka.")
 @click.option("--timeout", "limit_s", type=click.FloatRange(0.1), default=15, show_default=True,
     metavar="SECONDS", help="Time limit for each request to the cluster.")
 @click.option("--version", metavar="V", help="The release of the brokers. Default: as reported.")
 @click.option("--min-isr", type=click.IntRange(1), metavar="N",
-    help="min.insync.replicas where it is not reported.")
+    help="min.insync.replicas of topics that report none.")
 @click.option("--unclean/--no-unclean", default=None,
     help="unclean.leader.election.enable. Default: as reported, else that of the release.")
 @click.option("--zookeeper/--kraft", default=None,
@@ -178,24 +178,24 @@ def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
 @click.option("--zone", "zones", default="", metavar="1=a,2=b,...|FILE",
     help="The zone of each broker.")
 @click.option("--restart", multiple=True, metavar="3|3,4|zone=a",
-    help="May these go down together? The exit status is about them alone.")
+    help="Check whether these may go down together; the exit status is for them alone.")
 @click.option("--ignore", "ignored", multiple=True, metavar="TOPIC",
     help="Topics that may be unavailable; * and ? match.")
-@click.option("--down", multiple=True, metavar="3|zone=a", help="What if these fail?")
+@click.option("--down", multiple=True, metavar="3|zone=a", help="Show the state if these fail.")
 @click.option("--move", type=FILE, metavar="PLAN.JSON",
-    help="What if this plan of kafka-reassign-partitions is executed?")
+    help="Show what happens if this plan of kafka-reassign-partitions is executed.")
 @click.option("--throttle", metavar="BYTES/S", help="The throttle of that plan, such as 20MB.")
-@click.option("--size", metavar="BYTES", help="Size of each partition that it moves.")
-@click.option("--produced", metavar="BYTES/S", help="Produce rate of each partition that it moves.")
+@click.option("--size", metavar="BYTES", help="Size of each partition in the plan.")
+@click.option("--produced", metavar="BYTES/S", help="Produce rate of each partition in the plan.")
 @click.option("--down-s", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
     help="How long a restart takes.")
 @click.option("--load", type=click.FloatRange(0, 1, min_open=True, max_open=True),
     metavar="SHARE", help="Produce rate as a share of what followers can fetch, such as 0.6.")
-@click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--watch", type=click.FloatRange(0), is_flag=False, flag_value=5,
     metavar="[SECONDS]", help="Repeat every SECONDS (5) until the exit status is 0.")
 def check_cluster(*, as_json: bool, watch: float | None, **how: Any) -> None:
-    """What is safe before you touch a cluster: a restart, a failure, a reassignment.
+    """Check whether a cluster can take a restart, a failure or a reassignment.
 
     FILE is the output of kafka-topics --describe (- is standard input), or a snapshot of the
     metadata log; DIR is a folder __cluster_metadata-0. The exit status is 0 if every broker (or
@@ -229,24 +229,24 @@ def check_cluster(*, as_json: bool, watch: float | None, **how: Any) -> None:
 @main.command("logs")
 @click.argument("log_dir", metavar="DIR|-")
 @click.option("--since", metavar="TIME", help="Only incidents that end after TIME (UTC).")
-@click.option("--until", metavar="TIME", help="As if the logs ended at TIME (UTC).")
+@click.option("--until", metavar="TIME", help="Read as if the logs ended at TIME (UTC).")
 @click.option("--topic", metavar="NAME", help="Only partitions of this topic; * and ? match.")
-@click.option("--broker", type=int, metavar="ID", help="Only what concerns this broker.")
+@click.option("--broker", type=int, metavar="ID", help="Only incidents of this broker.")
 @click.option("--time-zone", metavar="ZONE", help="Zone of the logs. Default: as logged, else UTC.")
 @click.option("--min-isr", type=click.IntRange(1), metavar="N",
     help="min.insync.replicas. Default: as logged.")
-@click.option("--evidence", "full", is_flag=True, help="Every line of the evidence, in full.")
+@click.option("--evidence", "full", is_flag=True, help="Print all quoted lines in full.")
 @click.option("--anonymous", is_flag=True,
-    help="Replace the names of hosts, topics, clients, addresses and paths by stable ones.")
-@click.option("--csv", "form", flag_value="csv", help="A row for each incident.")
-@click.option("--json", "form", flag_value="json", help="Everything, as JSON.")
+    help="Replace names of hosts, topics, clients, addresses and paths with pseudonyms.")
+@click.option("--csv", "form", flag_value="csv", help="Print a row for each incident.")
+@click.option("--json", "form", flag_value="json", help="Print everything as JSON.")
 @click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Also write one page that you can send to a colleague.")
 @click.option("--decided", "name", metavar="TOPIC-N",
-    help="Instead: the history of this partition as a scenario, and when its loss was decided.")
+    help="Print instead this partition's history as a scenario, and when its loss was decided.")
 @click.option("--follow", type=click.FloatRange(0), is_flag=False, flag_value=5,
     metavar="[SECONDS]",
-    help="Read again every SECONDS (5); report when an incident begins, and when it is over.")
+    help="Read again every SECONDS (5); report when an incident begins and when it is over.")
 @click.pass_context
 def read_logs(context: click.Context, log_dir: str, *, form: str | None, since: str | None,
     until: str | None, topic: str | None, broker: int | None, follow: float | None, full: bool,
@@ -299,7 +299,7 @@ def read_logs(context: click.Context, log_dir: str, *, form: str | None, since: 
 @click.option("--version", "version", metavar="V", help="Play it under the rules of this release.")
 @click.option("--trace", is_flag=True, help="Also show every message.")
 @click.option("--decided", "mix", is_flag=False, flag_value="", metavar="['kill=2 power=1']",
-    help="Instead: how likely a promise is to break after each step, with this mix of faults.")
+    help="Print instead how likely a promise is to break after each step, for this fault mix.")
 @click.option("--property", "promise", default="committed_records_survive", show_default=True)
 def play(file: IO[str], version: str | None, trace: bool, mix: str | None, promise: str) -> None:
     """Play a scenario (a file, or - for standard input) and print what happens.
@@ -364,7 +364,7 @@ def search(
 
 @main.command()
 @click.argument("release", required=False)
-@click.option("--markdown", is_flag=True, help="All generations as one table (data/versions.md).")
+@click.option("--markdown", is_flag=True, help="All releases in one table (data/versions.md).")
 def versions(release: str | None, markdown: bool) -> None:
     """List what each release of Kafka changed, or all rules of one release.
 

@@ -15,13 +15,13 @@ from isrlab.installed import require
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("reports"),
     show_default=True,
-    help="The folder of the reports: the page is play/ in it, and their index leads there.",
+    help="The folder of the reports. The page goes to play/ there, and their index links to it.",
 )
 def make_page(out: Path) -> None:
     """Build the playground: a page that plays schedules in a browser, with nothing to install.
 
-    Its parts come from npm and PyPI the first time, and are kept in ~/.cache/isrlab/page. Any web
-    server serves the folder; a file that is opened without one cannot run Python.
+    The first build downloads parts from npm and PyPI and keeps them in ~/.cache/isrlab/page. Serve
+    the folder with any web server: a page that is opened as a file cannot run Python.
     """
     require("notebooks")
     from isrlab.page.build import PLAY, PageError, build

@@ -15,13 +15,13 @@ next, which request is repeated, which session ends. Unclean election is off unl
 on. With several partitions (a LINE for each) it searches the last, and the others do not change.
 
 The search has no clock: a follower's clock may expire at any time (lags=1). "No schedule" covers
-all delays but two: no request is repeated while it or its answer is in flight, and sessions of dead
-brokers end together. A break is replayed under the real clock; if no times fit, it says so.
+all delays with two exceptions: no request is repeated while it or its answer is in flight, and the
+sessions of dead brokers end together. A break is replayed with real times, if any fit.
 
 \b
 BUDGETs: how often each may happen (default: produces=1 crashes=1):
   produces, acks_all   records with acks=1, with acks=all
-  crashes, powers      a process dies; its machine loses power
+  crashes, powers      a process dies; a machine loses power
   flushes, checkpoints the log is flushed, the high watermark is checkpointed
   shutdowns            a broker is shut down cleanly
   losses               a message between machines is lost
@@ -31,8 +31,8 @@ BUDGETs: how often each may happen (default: produces=1 crashes=1):
   reassigns            an operator reassigns the replicas
   failovers            another controller takes over
 
-Ctrl-C and the memory limit save the search in a folder: --resume continues it. The exit status is 0
-if a promise was broken, 1 if none was, 3 if not everything was tried.
+On Ctrl-C or at the memory limit the search is saved in a folder; --resume continues it. The exit
+status is 0 if a promise was broken, 1 if none was, 3 if not everything was tried.
 
 \b
 Examples:
@@ -51,14 +51,14 @@ OPTIONS = (
         "--memory",
         type=click.IntRange(300),  # numba and the libraries take about 200
         metavar="MB",
-        help="Stop at this much memory.  [default: half of the machine's, at most 4,000]",
+        help="Stop when this much memory is used.  [default: half of the machine's, at most 4,000]",
     ),
     click.option(
         "--brokers",
         default=0,
         type=click.IntRange(0, 5),
         metavar="N",
-        help="Number of brokers: a reassignment may use more than the replicas.",
+        help="Number of brokers; a reassignment may add those without a replica.",
     ),
     click.option(
         "--prompt", is_flag=True, help="Messages to and from the controller arrive immediately."
@@ -71,7 +71,7 @@ OPTIONS = (
         help="Where an interrupted search is saved.",
     ),
     click.option("--resume", is_flag=True, help="Continue the saved search."),
-    click.option("--spark", metavar="FOLDER", help="A Spark job; its levels stay in FOLDER."),
+    click.option("--spark", metavar="FOLDER", help="Run on Spark, with levels kept in FOLDER."),
 )
 
 

@@ -44,10 +44,10 @@ UNNOTICED = {
     "truncation=epoch iterative": "1.1.1",
     "2.0.0": "1.1.1",
     "cleans_epochs_at_log_end": "1.1.1",
-    # What is written at once is never pending; what is asked for is never stored at once
+    # A written change is never pending, and a requested one is not stored immediately
     "high_watermark_after_shrink=never": OLD,
     "high_watermark_after_shrink=on commit": OLD,
-    "high_watermark_after_shrink=at once": "2.7.2 2.8.2 3.0.2",
+    "high_watermark_after_shrink=immediately": "2.7.2 2.8.2 3.0.2",
     "after_isr_error": OLD,
     "order_frees_isr_request": OLD,
     # Before KRaft an order of the epoch that is known is never obeyed

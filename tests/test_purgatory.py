@@ -310,7 +310,7 @@ def test_figures_draw_what_they_are_given():
     timer, _ = filled(Timer.at(0), (7, 45, 500), 0)
     titles = [parked_fetches.plot_wheels(timer, ms).axes[0].get_title() for ms in (0, 7, 400)]
     assert titles == [
-        "3 tasks left",
+        "The wheels hold 3 tasks",
         "runs: 0 at 7 ms",
         "runs: 0 at 7 ms, 1 at 45 ms; finer wheel: 1, 2",
     ]

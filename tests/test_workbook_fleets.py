@@ -174,7 +174,7 @@ def test_each_broker_shows_what_it_evicts_as_a_leader():
 
 
 def test_a_verdict_on_another_role_is_wrong():
-    cause = trouble.Trouble("leader", 1, 0, 9)
+    cause = trouble.InjectedStall("leader", 1, 0, 9)
     incident = find(
         Record(fleet.simulate_local(trouble.in_trouble(trouble.SMALL, "follower", 45, 7_200)))
     )[0]

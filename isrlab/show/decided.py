@@ -28,9 +28,12 @@ class DecisionCurves:
         self.axis = f"Continuations in which {promise}, after each step"
         self.svg = draw_decided(curves, LOOK._replace(brokers=colours))
 
+    def __repr__(self) -> str:
+        return f"{self.title} {self.axis}."
+
     def _repr_html_(self) -> str:
         caption = f"{escape(self.title)}<br>{escape(self.axis)}:"
-        image = as_image(self.svg, f"{self.title} {self.axis}.")
+        image = as_image(self.svg, repr(self))
         return f'<figure style="margin: 0"><figcaption>{caption}</figcaption>{image}</figure>'
 
 

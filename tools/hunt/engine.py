@@ -79,7 +79,7 @@ def kafka(
 
 
 def played(release: str, schedule: str, **rules: object) -> list[str]:
-    """The same of the engine, whose rules may be changed by hand. Raises UnplayableError."""
+    """What the engine stores at each step, by these rules. Raises UnplayableError."""
     first, *actions = schedule.split("; ")
     player = Player(release, first, rules)
     return [player.shown(), *(player.play(action) for action in actions)]

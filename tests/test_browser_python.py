@@ -171,6 +171,22 @@ def test_checksums_by_table_are_those_of_the_library():
         assert checksum.by_table(data) == checksum.crc32c(data)
 
 
+# Long logs
+
+
+def repeated(log: bytes, times: int) -> bytes:
+    """A recorded log again and again, each time a day later."""
+    days = [f"[2026-12-{1 + day:02}".encode() for day in range(times)]
+    return b"".join(re.sub(rb"(?m)^\[[\d-]{10}", day, log) for day in days)
+
+
+def test_what_is_known_of_a_repeated_log_is_no_less_than_nothing():
+    folder = ROOT / "data/recordings/incidents/412-cut-off/logs/broker-1"
+    log = gzip.decompress((folder / "server.log.gz").read_bytes())
+    text = finished(**{"server.log": repeated(log, 4)}).text
+    assert "in 8 partitions" in text and "; 4 are known" in " ".join(text.split())
+
+
 # Hostile files
 
 

@@ -60,7 +60,7 @@ def state(findings: Findings, settings: PrintedSettings) -> str:
             f"{every} every replica in sync when the logs end{_refused(findings, settings)}."
         )
     if dark:
-        known = total - len(dark)
+        known = len({*findings.partitions} - {*dark})
         where = f"{counted(len(dark), 'partition')} ({grouped(dark, 2)})"
         others = f"; {known:,} are known." if known else "."
         told.append(f"No line tells which replicas are in sync in {where}{others}")

@@ -69,12 +69,14 @@ import json
 from itertools import pairwise
 from isrlab.page.dropped import DroppedFiles
 for folder in sys.argv[1:]:
-    shares = []
+    shares, doing = [], []
     with DroppedFiles() as dropped:
         for path in sorted(path for path in Path(folder).rglob("*") if path.is_file()):
             dropped.feed(path.relative_to(folder).as_posix(), path.read_bytes())
-        answer = dropped.finish(shares.append)
+        answer = dropped.finish(lambda share, now: (shares.append(share), doing.append(now)))
     assert shares == sorted(shares) and shares[0] == 0 and shares[-1] == 1
+    stages = ["reading lines", "putting each partition", "finding what happened", "done"]
+    assert all(map(str.startswith, dict.fromkeys(doing), stages)) and len({*doing}) == 4
     assert max(after - share for share, after in pairwise(shares)) < 0.6
     print(json.dumps(answer._asdict()))
 """

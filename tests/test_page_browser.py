@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gzip
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from test_browser import ROOT, chromium, only_this_machine  # noqa: F401
+from test_browser_python import repeated
 
 from isrlab.page.build import PLAY, PageError, build
 from isrlab.world import link, scenario
@@ -284,9 +286,26 @@ def test_logs_are_answered_here_and_what_is_no_log_is_refused(context, site, tmp
         page.wait_for_selector("#stop", state="visible")
         page.wait_for_selector("#stop", state="hidden")
         assert why in page.locator("#reading").inner_text()
-    page.locator("#files").set_input_files(described)
+
+
+def test_long_logs_show_progress_can_be_stopped_and_leave_the_page_alive(
+    context, site, tmp_path, capsys
+):
+    page, long = opened(context, site.address), tmp_path / "server.log"
+    recorded = ROOT / "data/recordings/incidents/d-392-rolling-restart/logs/broker-1"
+    long.write_bytes(repeated(gzip.decompress((recorded / "server.log.gz").read_bytes()), 28))
+    ready(page)
+    page.locator("#files").set_input_files(long)
+    page.locator("#doing").get_by_text(re.compile(r"^reading lines, \d+ s$")).wait_for()
+    begun = time.monotonic()
     page.locator("#stop").click()
     assert page.locator("#reading").inner_text() == "Stopped."
+    stop_s = time.monotonic() - begun
+    assert page.locator("#doing").inner_text() == ""
+    typed(page, "advance 1s")
+    assert "advance 1s" in page.locator(".tree [aria-current]").inner_text()
+    with capsys.disabled():
+        print(f"\nreading was stopped in {stop_s:.2f} s")
 
 
 def test_a_phone_shows_it_without_scrolling_sideways(chromium, folder):  # noqa: F811

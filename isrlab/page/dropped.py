@@ -2,7 +2,7 @@
 
     with DroppedFiles() as dropped:
         dropped.feed("broker-1/server.log", piece)      # files, each in pieces, in any order
-        answer = dropped.finish(progress)               # progress(share): 0 to 1
+        answer = dropped.finish(progress)               # progress(share, doing): 0 to 1, words
 
 Theory of operation. The pieces go to files of a folder, which in a browser is memory, and the code
 of the commands reads that folder: so the answer is theirs, and nothing is said in two ways. What is
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from isrlab.check import cluster, stored
 from isrlab.check.answer import CheckQuestion, ClusterCheck, answer_of, as_dict
@@ -34,7 +34,9 @@ MOST_BYTES, MOST_FILES = 200_000_000, 500
 LOOKED_AT = 65_536  # bytes of a file, by which it is known
 MOST_DESCRIBED = 20_000_000  # bytes of text
 WIDTH = 100
-READ, ORDERED = 0.45, 0.55  # of the work is done then
+READ, ORDERED = 0.5, 0.65  # of the work is done then
+READING = "reading lines"
+OnProgress: TypeAlias = Callable[[float, str], None]  # the share that is done, and what comes now
 LEFT_OUT = (
     "Left out here, and in `python -m isrlab logs`: archives of zstd and lz4, more than "
     f"{MOST_BYTES // 1_000_000} MB, anonymous names, a page to send, logs that grow."
@@ -100,9 +102,9 @@ class DroppedFiles:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    def finish(self, progress: Callable[[float], None] = lambda share: None) -> DroppedAnswer:
+    def finish(self, progress: OnProgress = lambda share, doing: None) -> DroppedAnswer:
         """What all files together say. Raises DropError."""
-        progress(0.0)
+        progress(0.0, READING)
         if not self.bytes:
             raise DropError("The dropped files are empty.")
         described = [path for path in self._files.values() if _is_described(path)]
@@ -113,7 +115,7 @@ class DroppedFiles:
         if len(described) < len(self._files):
             self._check_sizes()
             answers = [*self._logs(progress), *answers]
-        progress(1.0)
+        progress(1.0, "done")
         return DroppedAnswer(
             max(each.status for each in answers), answers[0].title,
             "\n\n\n".join(each.text for each in answers),
@@ -128,21 +130,22 @@ class DroppedFiles:
                 if self._unpacked > MOST_BYTES:
                     raise DropError(_too_much("Unpacked it is"))
 
-    def _logs(self, progress: Callable[[float], None]) -> Iterator[DroppedAnswer]:
+    def _logs(self, progress: OnProgress) -> Iterator[DroppedAnswer]:
         done = 0
 
         def step(size: int) -> None:
             nonlocal done
             done += size
-            progress(min(READ, READ * done / self._unpacked))
+            progress(min(READ, READ * done / self._unpacked), READING)
 
         try:
             logs = read_local(self._root, step=step)
         except LogDirError as error:
             why = str(error).partition(" Give a folder")[0]
             raise DropError(why.replace(str(self._root), "what was dropped")) from None
+        progress(READ, "putting each partition's history together")
         history = history_of(logs.rows, logs.file_rows)
-        progress(ORDERED)
+        progress(ORDERED, "finding what happened")
         findings = look.found_in(logs, history)
         answer, _ = answer_about(findings, self._root)
         below = terminal.below(answer, findings.faults, WIDTH, full=False)

@@ -31,12 +31,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from isrlab.events.statements import Statement, statement, table_of
-from isrlab.logs.reader.files import LogDirError, PathName, Source, expanded, find, lines, stored
+from isrlab.logs.reader.files import LogDirError, PathName, Source, blocks, expanded, find, stored
 from isrlab.logs.reader.layout import Layout
 from isrlab.logs.reader.lines import OF_ITSELF
 from isrlab.logs.reader.many_files import read_files
@@ -127,10 +126,13 @@ def quoted(log_dir: PathName, wanted: Mapping[str, Collection[int]]) -> dict[tup
         for source in expanded(find(log_dir), unpacked):
             numbers = wanted.get(source.name, ())
             with suppress(OSError, DamagedFileError):
-                for line in islice(lines(source.path), max(numbers, default=0)):
-                    if line.number in numbers:
-                        text = line.text.decode("utf-8", "replace").strip()
-                        texts[source.name, line.number] = text
+                for block in blocks(source.path) if numbers else ():
+                    after = block.first + block.size
+                    for number in (each for each in numbers if block.first <= each < after):
+                        text = block.line(number - block.first).decode("utf-8", "replace")
+                        texts[source.name, number] = text.strip()
+                    if max(numbers) < after:
+                        break
     return texts
 
 

@@ -211,11 +211,13 @@ function listen() {
 
 // Logs, in a worker of their own
 
-let reader;
+let reader, clock;
 
 function stopReading(why) {
   reader?.terminate();
   reader = null;
+  clearInterval(clock);
+  $("doing").textContent = "";
   $("answer").hidden = true;
   $("stop").hidden = $("read").hidden = true;
   $("reading").textContent = why;
@@ -228,11 +230,15 @@ function readFiles(files) {
   $("read").value = 0;
   $("reading").textContent = "reading …";
   const start = performance.now();
+  let doing = "starting Python";
+  clock = setInterval(() => {
+    $("doing").textContent = `${doing}, ${Math.round((performance.now() - start) / 1000)} s`;
+  }, 1000);
   reader = startWorker(true);
   reader.onerror = (event) => stopReading(event.message);
   reader.onmessage = ({ data }) => {
     if (data.ready) reader.postMessage({ files });
-    else if (data.share !== undefined) $("read").value = data.share;
+    else if (data.share !== undefined) [$("read").value, doing] = [data.share, data.doing];
     else if (data.failed) stopReading(data.failed.replace(/^[\w.]*Error: /, ""));
     else if (data.answer) {
       const { title, text, leftOut } = data.answer;
@@ -273,6 +279,7 @@ async function filesOf(entry, folder = "") {
 function listenToDrops() {
   const chosen = () => readFiles([...$("files").files].map((file) => ({ file, name: file.name })));
   $("files").addEventListener("change", chosen);
+  $("files").addEventListener("click", () => { $("files").value = ""; }); // the same file again
   chosen(); // before this script had run
   $("recorded").addEventListener("change", () => $("recorded").value && readRecorded($("recorded").value));
   $("stop").addEventListener("click", () => stopReading("Stopped."));

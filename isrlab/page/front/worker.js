@@ -24,7 +24,10 @@ async function begin({ pyodide, archive, logs }) {
   const { loadPyodide } = await import(`${pyodide}pyodide.js`);
   python = await loadPyodide({ indexURL: pyodide });
   install(await files);
-  if (logs) dropped = python.pyimport("isrlab.page.dropped").DroppedFiles();
+  if (logs) {
+    python.pyimport("gc").disable(); // this worker is gone after one answer: a seventh of the time
+    dropped = python.pyimport("isrlab.page.dropped").DroppedFiles();
+  }
   else playground = python.pyimport("isrlab.page.playing").Playground();
 }
 
@@ -57,10 +60,10 @@ async function read(files) {
     for (let at = 0; at < file.size; at += 4e6) {
       const piece = new Uint8Array(await file.slice(at, at + 4e6).arrayBuffer());
       dropped.feed(name, python.toPy(piece));
-      postMessage({ share: 0.2 * (done += piece.length) / all });
+      postMessage({ share: 0.2 * (done += piece.length) / all, doing: "copying" });
     }
   }
-  const answer = dropped.finish((share) => postMessage({ share: 0.2 + 0.8 * share }));
+  const answer = dropped.finish((share, doing) => postMessage({ share: 0.2 + 0.8 * share, doing }));
   postMessage({ answer: { title: answer.title, text: answer.text, leftOut: answer.left_out } });
 }
 

@@ -146,7 +146,9 @@ def test_what_names_and_constants_say_of_a_cell_is_played():
     )
     assert link.read(fragment).text == "version 4.1\npartition\nadvance 15ms\nkill 1\n"
     unknown = 'for ms in (1, 2):\n    text = f"partition\\nadvance {ms}ms"\n    play(text)'
-    assert playable.of_cell(unknown, known) == {}, "which of them?"
+    (fragment,) = playable.of_cell(unknown, known)
+    assert "advance 1ms" in link.read(fragment).text, "the first turn"
+    assert playable.of_cell(unknown.replace("(1, 2)", "those_of(7)"), known) == {}
 
 
 def test_a_notebook_has_a_link_for_each_scenario_exercise_and_incident_that_it_names():
@@ -156,6 +158,8 @@ def test_a_notebook_has_a_link_for_each_scenario_exercise_and_incident_that_it_n
         playable.add_links(notebook)
         outputs = [o for cell in notebook.cells for o in cell.get("outputs", [])]
         shown = "".join(str(o.get("data", {}).get("text/html")) for o in outputs)
+        fleets = set(re.findall(r"%%exercise (\w+)\n", said)) - {e.name for e in challenges()}
+        assert shown.count("which needs numpy") == len(fleets), path.name
         exercises = {f"e.{e.name}" for e in challenges() if f"%%exercise {e.name}\n" in said}
         played = {playable.fragments()[name] for name in re.findall(r'read\("(\w+)"\)', said)
                   if name in playable.fragments()}  # fmt: skip

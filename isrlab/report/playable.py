@@ -3,8 +3,8 @@
 Theory of operation. What a cell plays or reads is found in its source, as far as constants say it:
 names of scenarios, schedules as text, folders of recorded incidents. A tag `play:NAME` names the
 scenario where a module names it for the cell. In tables a scenario is known by its name, a schedule
-by its first line. A link is written without an address, and gets one as soon as the report has a
-playground beside it (`python -m isrlab page`); until then it is not shown.
+by its first line. Of a loop the first turn is played. A link is written without an address, and
+gets one when the report has a playground (`python -m isrlab page`); until then it is not shown.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -29,6 +29,8 @@ LINK = re.compile(r'<a (?:href="[^"]*" )?data-play="([\w.-]+)">')
 _IN_A_TABLE = re.compile(r"<td>(\w+|partition [^<]*; [^<]*)</td>")
 _RECORDED = re.compile(r"(?:recordings|incidents)/(?!incidents)([\w.-]+)")
 _PLAIN = ast.Constant, ast.JoinedStr, ast.BinOp, ast.Name, ast.List
+_OF_A_LOOP = ast.List, ast.Tuple, ast.Call, ast.Name
+_NO_NUMPY = "It has no link into the playground: this exercise runs a fleet, which needs numpy."
 
 
 @cache
@@ -67,17 +69,21 @@ def _texts(node: ast.AST, known: dict[str, Any]) -> Iterator[str]:
     if isinstance(node, _PLAIN):
         yield str(_value(node, known))
         return
+    if isinstance(node, ast.For) and isinstance(node.target, ast.Name):
+        turns = _value(node.iter, known, _OF_A_LOOP)
+        known[node.target.id] = next(iter(turns), None) if isinstance(turns, Iterable) else None
     for child in ast.iter_child_nodes(node):
         yield from _texts(child, known)
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
         known[node.targets[0].id] = _value(node.value, known)
 
 
-def _value(node: ast.AST, known: dict[str, Any]) -> Any:
+def _value(node: ast.AST, known: dict[str, Any], kinds: Any = _PLAIN) -> Any:
     """None if it is not plain. The cell is the user's own, who has just run it."""
     with suppress(Exception):
-        if isinstance(node, _PLAIN):
-            names = {n: v for n, v in ({"__builtins__": {}} | known).items() if v is not None}
+        if isinstance(node, kinds):
+            names = {"__builtins__": {"sorted": sorted, "range": range}}
+            names |= {name: value for name, value in known.items() if value is not None}
             return eval(compile(ast.Expression(node), "cell", "eval"), names)
     return None
 
@@ -103,6 +109,9 @@ def add_links(notebook: NotebookNode) -> None:
         if anchors and not {"parameters", "injected-parameters"} & {*tags(cell)}:
             shown |= {each for each in links if each.startswith("i.")}
             page = f'<p class="play">Play in your browser: {", ".join(anchors)}</p>'
+            cell.outputs.append(new_output("display_data", {"text/html": page}))
+        elif cell.source.startswith("%%exercise") and not links:
+            page = f'<p class="play">{_NO_NUMPY}</p>'
             cell.outputs.append(new_output("display_data", {"text/html": page}))
 
 

@@ -177,7 +177,8 @@ function fillChoices() {
     element("option", "Data loss today", { value: contents.opening }),
     ...titles.map(([name, title]) => element("option", title || name, { value: name })));
   $("challenge").append(...Object.keys(contents.challenges).map((name) =>
-    element("option", name.replaceAll("_", " "), { value: name })));
+    element("option", name.replaceAll("_", " "), { value: name })),
+  element("option", "exercises on fleets need numpy: only in the notebooks", { disabled: true }));
   $("recorded").append(element("option", "choose one", { value: "" }),
     ...Object.entries(contents.recordings).map(([value, text]) => element("option", text, { value })));
   $("promise").append(...contents.promises.map((name) =>

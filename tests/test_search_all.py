@@ -32,16 +32,12 @@ def is_broken(text: str, promise: str, version: str | KafkaVersion | None = None
 def test_it_finds_the_loss_of_kip_101_and_prints_a_scenario_that_plays() -> None:
     result = search("--version", "0.10.2", "produces=1", "crashes=2")
     assert result.exit_code == 0, result.output
-    assert "committed_records_survive is broken after 9 actions, and not sooner" in result.output
+    assert "committed_records_survive is broken after 9 actions, not sooner (" in result.output
     assert is_broken(result.stdout, "committed_records_survive")
     assert not is_broken(result.stdout, "committed_records_survive", "0.11")
-
-
-@pytest.mark.parametrize("version", ["0.11", "2.4", "3.7"])
-def test_the_same_budgets_break_nothing_later(version: str) -> None:
-    result = search("--version", version, "produces=1", "crashes=2")
-    assert result.exit_code == 1, result.output
-    assert "no schedule within these budgets breaks" in result.output
+    later = search("--version", "0.11", "produces=1", "crashes=2")
+    assert later.exit_code == 1, later.output
+    assert "no schedule within these budgets breaks" in later.output
 
 
 def test_a_promise_that_is_weakened_by_hand_is_broken(monkeypatch) -> None:
@@ -59,7 +55,9 @@ def test_a_rule_that_is_switched_off_by_hand_is_caught() -> None:
     rules = KafkaVersion.of("0.11").with_(truncation=Truncation.HIGH_WATERMARK)
     verdict = try_all(rules, "partition replicas=1,2", {"produces": 1, "crashes": 2})
     assert (verdict.holds, len(verdict.actions)) == (False, 9)
-    assert str(verdict).startswith("committed_records_survive is broken after 9 actions (")
+    assert str(verdict).startswith(
+        "committed_records_survive is broken after 9 actions, not sooner"
+    )
     assert verdict.text is not None
     assert is_broken(verdict.text, "committed_records_survive", rules)
     assert not is_broken(verdict.text, "committed_records_survive", "0.11")
@@ -100,7 +98,7 @@ def test_a_search_that_is_interrupted_goes_on_from_what_it_saved(tmp_path: Path)
     out, _ = process.communicate(timeout=60)
     if process.returncode != 1:  # it was not ready sooner
         assert process.returncode == 3, out
-        assert "--resume continues the search" in out
+        assert "--resume continues it" in out
         resumed = search(*words, "--resume", "--workers", "2")
         ours, theirs = (
             result.stdout.splitlines()[1].split(", depth")[0] for result in (resumed, whole)

@@ -93,7 +93,9 @@ class SearchResult:
     def __str__(self) -> str:
         at, states = self.end.progress, f"{self.end.progress.distinct:,} states"
         if self.promise:
-            return f"{self.promise} is broken after {len(self.actions)} actions ({states})"
+            return (
+                f"{self.promise} is broken after {len(self.actions)} actions, not sooner ({states})"
+            )
         if self.holds:
             return f"no schedule within these budgets breaks a promise ({states})"
         return f"nothing is broken up to depth {at.depth} ({states}); not all was searched"
@@ -186,26 +188,21 @@ def search_all(
     how |= {"most_bytes": limit, "tell": _Shown()}
     result = try_all(version, partition, budgets_of(words), *wanted, **how)
     end, at = result.end, result.end.progress
-    print(f"# {result.asked}".replace("\n", "; "))
+    print("# " + ", ".join((result.asked.replace("\n", "; "), *wanted)))
     print(f"# {at.distinct:,} states, {at.transitions:,} transitions, depth {at.depth}, "
           f"{at.seconds:.1f} s, {end.rate:,.0f} states/s, {at.memory / 1e6:,.0f} MB")  # fmt: skip
     if end.counts:
         remembered = 1 - end.counts["computed"] / max(1, end.counts["steps"])
         print(f"# {remembered:.1%} of the engine's steps were remembered")
     print(f"# chance that two states counted as one: {end.collision_chance:.1e}")
+    print(f"# {result}")
     if result.promise:
-        print(f"# {result.promise} is broken after {len(result.actions)} actions, and not sooner:")
         print(f"#   {'; '.join(' '.join(map(str, action)) for action in result.actions)}")
         print(result.text or "# no times were found at which the clocked world does the same")
         return BREAKS
-    if end.ended == "all":
-        promises = " or ".join(wanted or safety.PROPERTIES)
-        print(f"# no schedule within these budgets breaks {promises}")
+    if result.holds:
         return HOLDS
     why = f"it needs more than {limit / 1e6:,.0f} MB" if end.ended == "memory" else "it was stopped"
-    print(f"# nothing is broken up to depth {at.depth}; not all was searched: {why}")
-    if how["spark"]:
-        print(f"# its levels are in {how['spark']}: the same command continues from them")
-    else:
-        print(f"# saved in {how['saves']}: --resume continues the search")
+    kept, goes_on = how["spark"] or how["saves"], "the same command" if how["spark"] else "--resume"
+    print(f"# {why}; it is kept in {kept}: {goes_on} continues it")
     return OPEN

@@ -30,10 +30,7 @@ MIX = {
     "deliver": 6.0, "settle": 2.0, "wait": 2.0, "produce": 1.0, "lose": 1.0,
     "kill": 1.0, "start": 2.0, "bounce": 1.0, "failover": 1.0, "expire": 2.0,
 }  # fmt: skip
-LONG_WAITS = (
-    "advance 10s",
-    "advance 45s",
-)  # too slow for continuations
+LONG_WAITS = "advance 10s", "advance 45s"  # too slow for continuations
 
 
 class StoryStep(NamedTuple):

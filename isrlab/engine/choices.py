@@ -1,7 +1,7 @@
 """The forms that each rule has had: what a `KafkaVersion` chooses from.
 
-The number of a form is what the compiled kernel knows it by; the label is what a reader sees
-when a release brings it.
+The compiled kernel identifies a form by its number; the label describes it where a table lists what
+a release changed.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class AfterIsrError(Form):
 
 
 class Reassignment(Form):
-    """What may be done to a reassignment that goes on, and when it is complete."""
+    """Whether a reassignment in progress can be replaced or cancelled, and when it is complete."""
 
     GOES_ON = 0, "a reassignment that has begun goes on until all its replicas are in sync"
     REPLACEABLE = 1, "a reassignment can be cancelled, or replaced by another (KIP-455)"

@@ -38,8 +38,8 @@ ControllerStep = tuple[Controller, tuple[m.Output, ...]]
 
 
 def step(controller: Controller, message: m.Message, now_ms: int) -> ControllerStep:
-    """The controller after `message`, and the messages it sends. Raises TypeError on any other
-    message, and NoReplicaError where Kafka's controller fails."""
+    """The controller after `message`, and the messages it sends. Raises TypeError for a message
+    that no controller handles, and NoReplicaError where Kafka's controller fails."""
     handler = HANDLERS.get(type(message))
     if handler is None:
         raise TypeError(f"not a message for the controller: {message!r}")
@@ -234,8 +234,8 @@ def _on_elect_leaders(before: Controller, message: m.ElectLeaders) -> Controller
         after = zookeeper.elect(before, asks_unclean=True)
     error = None
     if after.state == before.state:
-        who = "PREFERRED_LEADER" if is_preferred else "ELIGIBLE_LEADERS"
-        error = f"{who}_NOT_AVAILABLE"
+        wanted = "PREFERRED_LEADER" if is_preferred else "ELIGIBLE_LEADERS"
+        error = f"{wanted}_NOT_AVAILABLE"
     return after, (*_decision(before, after), m.Send(m.CLIENT, m.ElectLeadersResponse(error)))
 
 
@@ -260,7 +260,7 @@ def _on_reassign(before: Controller, message: m.AlterPartitionReassignments) -> 
 
 
 def _reassignment_error(controller: Controller, wanted: tuple[int, ...] | None) -> str | None:
-    """Why it is refused immediately. In KRaft a partition may move to a broker that is dead."""
+    """Why a reassignment is refused, or None. In KRaft a partition may move to a dead broker."""
     state, version = controller.state, controller.version
     is_going_on = bool(state.adding or state.removing)
     if is_going_on and version.reassignment == Reassignment.GOES_ON:
@@ -289,7 +289,7 @@ def _on_configure(before: Controller, message: m.IncrementalAlterConfigs) -> Con
     return after, _decision(configured, after)
 
 
-# Telling the brokers
+# Messages to the brokers
 
 
 def orders(controller: Controller) -> tuple[m.Output, ...]:
@@ -303,7 +303,7 @@ def orders_for(controller: Controller, broker: int) -> tuple[m.Output, ...]:
 
 
 def metadata_orders(controller: Controller) -> tuple[m.Output, ...]:
-    """Which brokers are alive and who is in sync, for every live broker."""
+    """Which brokers are alive and which replicas are in sync, for every live broker."""
     return tuple(m.Send(b.id, _metadata(controller)) for b in controller.alive)
 
 

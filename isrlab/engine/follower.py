@@ -1,6 +1,6 @@
 """The follower: find the offset it shares with its leader, then copy from there.
 
-Theory of operation. A follower has one request on its way at any time. When it gets a leader it may
+Theory of operation. A follower has at most one request in flight. When it gets a leader it may
 first have to shorten its log, by one of four rules (`Truncation`): to its own high watermark, by
 asking where its last epoch ends (once, or again for each epoch the leader does not know), or by
 fetching and letting the leader say where the logs diverge. Then it fetches at its log end offset;
@@ -40,7 +40,7 @@ def follower_of(broker: Broker) -> Follower:
 
 
 def become_follower(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
-    """Follow `order.leader`: from scratch if that is news, else only note the new epoch."""
+    """Follow `order.leader`: compare logs if this version requires it, else note the new epoch."""
     former = broker.role
     remotes = former.remotes if isinstance(former, Leader) else broker.remembered
     known = {r.id: r for r in remotes} if former else {}
@@ -73,12 +73,12 @@ def on_stop_replica(broker: Broker, order: m.StopReplica, now_ms: int) -> Step:
 
 
 def _waiting(broker: Broker) -> Broker:
-    """A follower that waits for the controller, with no request on its way."""
+    """A follower that waits for the controller, with no request in flight."""
     return replace(broker, role=replace(follower_of(broker), is_waiting=True))
 
 
 def _starts_over(broker: Broker, former: Follower, order: m.LeaderAndIsr) -> bool:
-    """Another leader, or news of the same. Source: P 2.0.0:346, 2.0.1:366, 2.1.0:447."""
+    """The order makes it compare logs again. Source: P 2.0.0:346, 2.0.1:366, 2.1.0:447."""
     rule = broker.version.follow_again
     if former.leader != order.leader:
         return True
@@ -88,7 +88,7 @@ def _starts_over(broker: Broker, former: Follower, order: m.LeaderAndIsr) -> boo
 
 
 def _start(broker: Broker) -> Step:
-    """Go to the offset shared with the leader; a log without epochs falls back to the old rule."""
+    """Find the offset shared with the leader; a log without epochs falls back to the old rule."""
     has_epochs = broker.log.epochs.latest_epoch != rules.UNKNOWN_EPOCH
     truncation = broker.version.truncation
     if truncation == Truncation.HIGH_WATERMARK or not has_epochs:
@@ -107,7 +107,7 @@ def _request(broker: Broker, is_truncating: bool = False) -> Broker:
 
 
 def _sent(broker: Broker, message: m.Message) -> tuple[m.Output, ...]:
-    """`message` to the leader, and a look whether it was answered before the socket times out."""
+    """Send `message` to the leader, and retry if no answer has come when the socket times out."""
     role = follower_of(broker)
     timeout = broker.settings.replica_socket_timeout_ms
     return m.Send(role.leader, message), m.After(timeout, m.RetryRequest(role.request))

@@ -130,5 +130,5 @@ def _has_news(broker: Broker, role: Leader, fetch: m.Fetch, moved: bool) -> bool
 
 
 def read_again(broker: Broker, parked: Iterable[ParkedFetch]) -> tuple[m.Output, ...]:
-    """The answers to fetches that were parked: they carry what is true now."""
+    """The answers to parked fetches, read again: they carry the current state."""
     return tuple(m.Send(p.fetch.replica, reading.answer(broker, p.fetch)) for p in parked)

@@ -1,8 +1,8 @@
-"""Who is in sync: leaving, joining, and making an ISR change durable.
+"""The ISR: replicas that leave and join it, and how a leader makes the change durable.
 
 Theory of operation. An ISR change is a request (`AlterPartition`). Until 2.6 the leader itself
 writes ZooKeeper and waits, so the answer comes before anything else and nothing stays pending.
-Later the controller decides, and until its answer the leader counts with the larger of both sets
+From 2.7 the controller decides, and until its answer the leader counts with the larger of both sets
 (`maximal_isr`): either may turn out to be the truth. The leader never removes itself, and no
 setting of min.insync.replicas stops a shrink.
 
@@ -30,7 +30,7 @@ from isrlab.engine.model import (
 from isrlab.engine.reading import leader_of
 
 ALTER_PARTITION_RETRY_MS = 50
-# Answers after which the leader takes its request back (P 3.7.1:1892-1944)
+# Errors after which the leader takes its change back (P 3.7.1:1892-1944)
 REVERTING_ERRORS = ("OPERATION_NOT_ATTEMPTED", "INELIGIBLE_REPLICA")
 # and those after which it keeps the larger set until it hears from the controller
 FINAL_ERRORS = (
@@ -119,7 +119,7 @@ def _submit(broker: Broker) -> Step:
 
 
 def pending(broker: Broker) -> PendingExpandIsr | PendingShrinkIsr:
-    """The ISR change that is on its way; raises TypeError when there is none."""
+    """The ISR change in flight; raises TypeError if there is none."""
     state = leader_of(broker).isr_state
     if isinstance(state, CommittedIsr):
         raise TypeError(f"broker {broker.id} has no ISR change in flight")
@@ -127,7 +127,7 @@ def pending(broker: Broker) -> PendingExpandIsr | PendingShrinkIsr:
 
 
 def is_pending(broker: Broker) -> bool:
-    """This broker leads, and has an ISR change on its way."""
+    """This broker leads, and has an ISR change in flight."""
     role = broker.role
     return isinstance(role, Leader) and not isinstance(role.isr_state, CommittedIsr)
 
@@ -135,9 +135,9 @@ def is_pending(broker: Broker) -> bool:
 def on_alter_partition_response(
     broker: Broker, answer: m.AlterPartitionResponse, now_ms: int
 ) -> Step:
-    """The ISR change is stored, or refused: by which error decides what the leader believes.
+    """The ISR change is stored, or refused; the error decides which ISR the leader then assumes.
 
-    It may have been reset by an order, or the leadership lost, meanwhile.
+    Meanwhile an order may have reset the change, or the broker may have lost the leadership.
     """
     if broker.unanswered is None or broker.unanswered.request != answer.request:
         return broker, ()
@@ -161,8 +161,8 @@ def on_alter_partition_response(
 
 
 def _on_failure(broker: Broker) -> Step:
-    """The change may be tried again. Up to 3.2.0 its slot is freed only after that retry, so the
-    retry is refused; up to 3.0 the leader then falls back to the pending change.
+    """The change may be sent again. Up to 3.2.0 its slot is freed only after that retry, so the
+    retry is refused: up to 3.0 the change then stays pending, in 3.1 and 3.2.0 it is taken back.
 
     Source: P 3.0.2:1353 and 1388, 3.1.2:1398-1403; AlterIsrManager 3.0.2:255-260, 3.2.1:297-302.
     """

@@ -1,4 +1,4 @@
-"""The leader: its election, produce and fetch requests, and waiting requests that expire.
+"""The leader: taking and losing leadership, produce and fetch requests, and their timeouts.
 
 Theory of operation. A leader appends, and remembers for each follower the offset of its last fetch:
 the follower has everything before it. From that follow the ISR (`isr.py`) and the high watermark
@@ -172,8 +172,8 @@ def on_fetch(broker: Broker, fetch: m.Fetch, now_ms: int) -> Step:
 def _failed(broker: Broker, fetch: m.Fetch, now_ms: int) -> Broker:
     """The follower after a refused fetch: up to 2.3, its state is unknown.
 
-    The result has offset, end and time -1. Source: readFromLocalLog, RM 0.10.2.2:566-585; 0.8
-    counts it as a sign of life: R 0.8.2.2:50-59.
+    Kafka records offset, log end and time -1. Source: readFromLocalLog, RM 0.10.2.2:566-585; in 0.8
+    the failed fetch still renews the follower's clock: R 0.8.2.2:50-59.
     """
     role = broker.role
     remote = role.remote(fetch.replica) if isinstance(role, Leader) else None

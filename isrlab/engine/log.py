@@ -79,7 +79,7 @@ class LeaderEpochCache(Frozen):
         return earlier[-1] if earlier else epoch, later[0]
 
     def truncate_from_end(self, end_offset: int) -> LeaderEpochCache:
-        """Without the epochs that begin at or beyond `end_offset`; a negative one is ignored."""
+        """The cache without epochs that begin at or beyond `end_offset`; ignored if negative."""
         if end_offset < 0:
             return self
         return LeaderEpochCache(tuple((e, s) for e, s in self.entries if s < end_offset))
@@ -169,7 +169,7 @@ class Log(Frozen):
         return self.truncate_to(self.flushed_end_offset)
 
     def load(self) -> Log:
-        """As a starting broker finds it. Source: P 0.8.2.2:90-95; UL 3.7.1 (constructor)."""
+        """The log as loaded at a start. Source: P 0.8.2.2:90-95; UL 3.7.1 (constructor)."""
         end = self.log_end_offset
         high_watermark = max(self.log_start_offset, min(self.checkpointed_high_watermark, end))
         epochs = self.epochs.truncate_from_end(end)

@@ -100,7 +100,7 @@ class AlterPartition(Message):
     partition_epoch: int
     isr: tuple[int, ...]
     broker_epochs: tuple[int, ...] = ()  # of the members of `isr`; -1 is unknown
-    is_recovering: bool = False  # no real leader says so: it recovers nothing (P 3.7.1:742-755)
+    is_recovering: bool = False  # real leaders never set it: P 3.7.1:742-755
 
 
 class AlterPartitionResponse(Message):
@@ -237,7 +237,7 @@ class Send(Frozen):
 
 
 class After(Frozen):
-    """A message to itself, later."""
+    """A message that the sender gets back after `delay_ms`."""
 
     delay_ms: int
     message: Any  # a Message

@@ -86,7 +86,7 @@ class _Isr(Frozen):
 
 
 class CommittedIsr(_Isr):
-    """The ISR is stored and nothing is on its way."""
+    """The ISR is stored and no change of it is in flight."""
 
 
 class PendingExpandIsr(_Isr):
@@ -102,7 +102,7 @@ class PendingExpandIsr(_Isr):
 
 
 class PendingShrinkIsr(_Isr):
-    """The leader asked for `leaving` to be removed; until the answer they still count."""
+    """The leader asked for `leaving` to be removed; until the answer these replicas still count."""
 
     leaving: tuple[int, ...]
     request: int
@@ -155,14 +155,14 @@ class Leader(Frozen):
 
 
 class Follower(Frozen):
-    """The role of a replica that copies its leader. One request is on its way at any time."""
+    """The role of a replica that copies its leader. It has at most one request in flight."""
 
     leader: int
     leader_epoch: int
     partition_epoch: int
     request: int = 0  # the number of the request it waits for; any other answer is stale
     is_truncating: bool = False
-    is_waiting: bool = False  # fenced or backing off: nothing is on its way
+    is_waiting: bool = False  # for the controller, with no request in flight
 
 
 class Broker(Frozen):
@@ -173,7 +173,7 @@ class Broker(Frozen):
     settings: Settings
     replicas: tuple[int, ...]  # the assignment, preferred leader first
     log: Log = Log()
-    role: Leader | Follower | None = None  # None until the controller says
+    role: Leader | Follower | None = None  # None until the controller assigns one
     broker_epoch: int = 0
     is_shutting_down: bool = False  # a controlled shutdown: it starts no fetchers (not in KRaft)
     last_request: int = 0
@@ -189,5 +189,5 @@ class Broker(Frozen):
         return self.role.leader_epoch if self.role else UNKNOWN_EPOCH
 
     def known(self, broker: int) -> m.BrokerInfo | None:
-        """What this broker's metadata says about another broker."""
+        """The entry of another broker in this broker's metadata, if there is one."""
         return next((info for info in self.metadata if info.id == broker), None)

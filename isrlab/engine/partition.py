@@ -36,7 +36,7 @@ class PartitionState(Frozen):
         return tuple(r for r in self.replicas if r not in self.adding)
 
     def is_moved(self, version: KafkaVersion) -> bool:
-        """A reassignment is in progress, and can be completed."""
+        """A reassignment is in progress and can be completed now."""
         in_sync = {r for r in self.target if r in self.isr}
         return bool(self.adding or self.removing) and rules.completes_reassignment(
             version.reassignment,
@@ -95,6 +95,6 @@ class Controller(Frozen):
         )
 
     def storing(self, **changes: Any) -> Controller:
-        """After one write of the stored state."""
+        """The controller after one write of these fields of the stored state."""
         state = replace(self.state, partition_epoch=self.partition_epoch + 1, **changes)
         return replace(self, state=state)

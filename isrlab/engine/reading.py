@@ -52,7 +52,7 @@ def examine_fetch(broker: Broker, fetch: m.Fetch) -> tuple[str | None, tuple[int
 
 
 def is_stale(broker: Broker, fetch: m.Fetch) -> bool:
-    """The fetch is from before its broker's last restart, and that counts.
+    """The fetch is from before its broker's last restart, and this version refuses it.
 
     Source: updateFetchStateOrThrow, R 3.7.1:108-125 (KAFKA-15221).
     """
@@ -61,9 +61,9 @@ def is_stale(broker: Broker, fetch: m.Fetch) -> bool:
 
 
 def answer(broker: Broker, fetch: m.Fetch) -> m.FetchResponse:
-    """What this fetch gets now: an error, a diverging epoch, or records.
+    """The response to this fetch now: an error, a diverging epoch, or records.
 
-    As many records as fit into a response, and at least one.
+    It holds as many records as fit into a response, and at least one if there is one.
     """
     error, diverging = examine_fetch(broker, fetch)
     if error or diverging:

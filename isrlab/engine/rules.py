@@ -1,7 +1,7 @@
 """The decisions of Kafka's replication as scalar functions: one Kafka sentence each.
 
-Theory of operation. A rule takes numbers and answers with a number or a truth value. Which form of
-the rule applies is an argument too (an `IntEnum` of `versions.py`), so the engine and the compiled
+Theory of operation. A rule takes numbers and returns a number or a truth value. The form of the
+rule that applies is also an argument (an `IntEnum` of `choices.py`), so the engine and the compiled
 fleet kernel call the very same functions: plain Python here, `numba.njit(rule)` there. That is why
 they use nothing but arithmetic and comparisons.
 
@@ -30,7 +30,7 @@ UNKNOWN_EPOCH = -1
 
 ISR_CHANGE_TICK_MS = 2_500  # the isr-change-propagation task (RM 0.9.0.1:209)
 ISR_CHANGE_QUIET_MS = 5_000  # announce a change when none followed for this long
-ISR_CHANGE_BLACKOUT_MS = 60_000  # and at the latest this long after the last announcement
+ISR_CHANGE_BLACKOUT_MS = 60_000  # or when the last announcement is this long ago
 
 
 # Follower state kept by the leader
@@ -124,7 +124,7 @@ def is_out_of_sync(
     replica_lag_time_max_ms: int,
     replica_lag_max_messages: int,
 ) -> bool:
-    """This rule removes a follower from the ISR. Exactly the limit is still in sync.
+    """The follower must leave the ISR. A lag of exactly the limit is still in sync.
 
     Source: getOutOfSyncReplicas. P 0.8.2.2:341-362 (stuck, or more messages behind than the limit);
     P 0.9.0.1:405-424 (time); P 2.1.1:660-676, 3.7.1:1287-1305 (time, and not at the log end).
@@ -146,7 +146,7 @@ def is_out_of_sync(
 def can_join_isr(
     expand_rule: int, follower_end_offset: int, high_watermark: int, leader_epoch_start_offset: int
 ) -> bool:
-    """A fetching replica may join: it has reached the high watermark. Time plays no part.
+    """A fetching replica may join: it has reached the high watermark, however long it lagged.
 
     Source: maybeExpandIsr. P 0.8.2.2:239-253; P 2.5.1:703-706 and 3.7.1:1022-1058 (also the start
     of the leader's epoch, else a record that the former leader committed could be missing).
@@ -328,11 +328,11 @@ def completes_reassignment(
     return is_all
 
 
-# Telling the controller
+# Announcing changes to the controller
 
 
 def announces_isr_change(now_ms: int, last_change_ms: int, last_announcement_ms: int) -> bool:
-    """A ZooKeeper-era leader tells the controller of its ISR changes now.
+    """A ZooKeeper-era leader announces its ISR changes to the controller now.
 
     Source: RM 0.9.0.1:169-180.
     """

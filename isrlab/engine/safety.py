@@ -1,7 +1,7 @@
 """The safety properties, by name, checked on the whole cluster after every step.
 
 A property takes the view of an all-seeing observer and returns None, or a sentence that says what
-is wrong. Real versions or faults break each of them; only an engine bug breaks the first three.
+is wrong. Real versions or faults break each of the last three; only an engine bug breaks others.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Verified:
     """How much of a leader's log an observer has verified: a log that only grew still holds it."""
 
     log: Log = field(default_factory=Log)
-    committed: int = 0  # so many of the committed records, in the order they were committed
+    committed: int = 0  # verified records, counted in the order in which they were committed
     acknowledged: int = 0
 
     def follow(self, log: Log) -> None:
-        """Start over unless `log` continues the one before."""
+        """Continue with `log`; start over unless it extends the log before it."""
         before = self.log.records
         starts_alike = log.log_start_offset == self.log.log_start_offset
         goes_on = log.records is before or (starts_alike and log.records[: len(before)] == before)

@@ -2,9 +2,9 @@
 
 Theory of operation. Kafka's rules changed many times between 0.8.2 and 4.x, but always one rule at
 a time. A `KafkaVersion` is therefore a row of choices: each field names one rule, its value is the
-form that the rule has in that release, and `rules.py` holds the forms. No other code in isrlab asks
-"which version is this?". `GENERATIONS` is the one table of them; all that is known of releases
-derives from it. A letter is a column of the preset matrix, which shows one row for each.
+form that the rule has in that release, and `choices.py` lists the forms. The engine asks for a form
+and never for a release number. `GENERATIONS` is the one table of releases. Generations that share a
+letter differ little; the preset matrix has one column for each letter.
 
 Source of every value: the apache/kafka repository at the tag named in `tag`; the KIP or JIRA that
 changed a rule stands in the label of its form.
@@ -22,7 +22,7 @@ LAST = 99  # stands for the last patch release of a line
 
 
 def switch(off: str, on: str, at_first: bool = False) -> Any:
-    """A rule that is on or off, with a label for each."""
+    """A field for a rule that is on or off, with a label for each."""
     return field(default=at_first, metadata={"words": (off, on)})
 
 
@@ -207,7 +207,7 @@ PROPOSED = (
     "expand_waits_under_min_isr", "ignores_known_order", "elr_of_replicas_only",
     "min_isr_of_own_partition",
 )  # fmt: skip
-RULES = tuple(field.name for field in fields(KafkaVersion))[6:]  # what does not name a generation
+RULES = tuple(field.name for field in fields(KafkaVersion))[6:]  # all but column, name, ..., last
 
 
 def release(text: str, rest: int = LAST) -> tuple[int, ...]:

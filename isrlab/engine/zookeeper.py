@@ -22,7 +22,7 @@ from isrlab.engine.partition import Controller
 
 
 def elect(controller: Controller, asks_unclean: bool = False) -> Controller:
-    """A leader from the ISR; else, if that is allowed, any live replica; else none."""
+    """Elect a live ISR member; else, if that is allowed, any live replica; else no leader."""
     available = controller.available
     leader = _first_in_sync(controller)
     if leader != NO_LEADER:
@@ -38,7 +38,7 @@ def elect(controller: Controller, asks_unclean: bool = False) -> Controller:
 
 
 def elect_preferred(controller: Controller) -> Controller:
-    """The first assigned replica leads, if it is alive and in the ISR."""
+    """Make the first assigned replica the leader, if it is alive and in the ISR."""
     head = controller.replicas[0]
     is_in_sync = head in controller.isr and head in controller.available
     if head == controller.leader or not is_in_sync:

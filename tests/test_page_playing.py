@@ -102,7 +102,7 @@ def test_a_schedule_is_played_by_the_rules_that_it_names():
 def test_a_step_that_never_settles_is_no_step():
     playground = Playground()
     view = ask(playground, play="advance 99999h")
-    assert "still busy" in view["panels"][0]["problem"]
+    assert "still in flight" in view["panels"][0]["problem"]
 
 
 def test_names_of_records_do_not_become_markup_of_a_picture():

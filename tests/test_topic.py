@@ -60,11 +60,11 @@ def test_each_partition_has_a_run_of_its_own() -> None:
     [
         ("produce 1", "which partition\\? p0, p1"),
         ("produce p2 1", "no partition 'p2'; there are p0, p1"),
-        ("kill p1 3", "'p1' is a partition; this affects all those of a machine"),
+        ("kill p1 3", "'p1' is a partition; this command affects all of a machine's"),
         ("pause p1 3", "'p1' is a partition"),
         ("partition p3", "the next one is p2"),
         ("partition p2 min.insync.replicas=1", "settings of a topic belong in the line of its"),
-        ("kill 1\npartition p2", "before anything is done"),
+        ("kill 1\npartition p2", "before all other commands"),
     ],
 )
 def test_what_cannot_be_right_is_refused(line, problem) -> None:

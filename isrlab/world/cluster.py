@@ -34,17 +34,17 @@ from isrlab.world.frames import Envelope, Fault, Request
 from isrlab.world.observer import Observer
 
 START_MS = 1_000_000_000_000
-MOST_STEPS = 20_000  # in one call; the longest run of the scenarios and notebooks takes 7,964
+MOST_STEPS = 20_000  # in one call; the longest call of the scenarios and notebooks takes 7,964
 _REQUESTS = (m.Fetch, m.OffsetsForLeaderEpoch, m.ListOffsets, m.AlterPartition)
 _ZOOKEEPER_TALK = (m.AlterPartition, m.AlterPartitionResponse)
 
 
 class NotSettledError(RuntimeError):
-    """Messages kept causing messages for longer than any real exchange would."""
+    """After `MOST_STEPS` messages the cluster still had messages to deliver."""
 
 
 class Topic:
-    """The queue, clock and ids that the partitions of a topic share."""
+    """The queue and the clock that the partitions of a topic share."""
 
     def __init__(self) -> None:
         self.now_ms = START_MS
@@ -81,13 +81,13 @@ class Cluster:
         self.brokers: dict[int, Broker] = {}
         self.disks: dict[int, Log] = {b: Log().restart_at(log_start_offset) for b in replicas}
         self.epochs: dict[int, int] = dict.fromkeys(replicas, 0)
-        self.held: list[Envelope] = []  # for brokers that are paused
+        self.held: list[Envelope] = []  # messages that wait for paused brokers
         self.paused: dict[int, str] = {}  # broker -> "process" or "fetcher"
         self.cuts: set[frozenset[int]] = set()
         self.latencies: dict[frozenset[int], int] = {}
-        self.out_of_reach: dict[int, int] = {}  # broker -> the last contact
+        self.out_of_reach: dict[int, int] = {}  # broker -> when the controller lost it, ms
         self.requests: list[Request] = []
-        self.clean: set[int] = set()  # brokers whose last shutdown left its marker
+        self.clean: set[int] = set()  # brokers whose last shutdown left its clean-shutdown marker
         stored = PartitionState(assigned, leader or assigned[0], assigned if isr is None else isr)
         alive = tuple(m.BrokerInfo(b, 0) for b in sorted(replicas))
         self.controller = Controller(self.version, self.settings, stored, alive)
@@ -127,7 +127,7 @@ class Cluster:
                 return
             envelope = self.queue.pop(0)
             self.topic.partitions[envelope.partition]._deliver(envelope)
-        raise NotSettledError(f"still busy after {MOST_STEPS} steps")
+        raise NotSettledError(f"messages are still in flight after {MOST_STEPS:,} steps")
 
     def on_link(self, source: int, target: int) -> list[Envelope]:
         """The messages in flight from one machine to another, in order."""
@@ -193,13 +193,13 @@ class Cluster:
 
     def _is_paused(self, envelope: Envelope) -> bool:
         """A paused process handles nothing; a paused fetcher sends and receives no fetches."""
-        what = self.paused.get(envelope.target)
-        if what == "fetcher":
+        paused = self.paused.get(envelope.target)
+        if paused == "fetcher":
             role = self.brokers[envelope.target].role
             leader = role.leader if isinstance(role, Follower) else NO_LEADER
             from_leader = envelope.source == leader != NO_LEADER
             return from_leader or isinstance(envelope.message, m.RetryRequest)
-        return what == "process"
+        return paused == "process"
 
     def _lose(self, envelope: Envelope) -> None:
         """A message is lost. Its connection breaks, which a waiting requester notices."""
@@ -298,7 +298,7 @@ class Cluster:
         self.observer.note("crash", broker, replica=broker, detail={"by": how})
 
     def kill(self, broker: int, how: str = "hard_shutdown") -> None:
-        """The process dies, and its peers see that; the controller does not. Its log survives."""
+        """The process dies: its peers notice now, the controller later. Its log survives."""
         self.stop_process(broker, how)
         self.reset_connections(broker)
         self.lose_session(broker)

@@ -22,21 +22,21 @@ from isrlab.world.cluster import Cluster
 from isrlab.world.frames import Envelope, Frame
 from isrlab.world.script import Command, Run
 
-MOST_STEADY_RECORDS = 10_000  # of a producer: frames keep the log after every step, 1.4 GB of them
+MOST_STEADY_RECORDS = 10_000  # of a steady producer: frames keep every state, here 1.4 GB
 _QUIET = ("restart", "crash", "metadata", "notify")
 _ISR_NEWS = ("isr_shrink", "isr_expand", "isr_commit", "isr_rejected", "notify", "leader")
 _UNITS_MS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
-# If a topic has several partitions: those that a command applies to
-ONE, ANY = "one that is named", "all, or those that are named"
-EVERY, TOPIC = "each, as it strikes a machine", "all at once"
-FETCHER = "as EVERY, or of those that are named only the fetcher"
+# The partitions of a topic that a command applies to
+ONE, ANY = "one, which must be named", "all, or those that are named"
+EVERY, TOPIC = "all, because it affects a machine", "all together"
+FETCHER = "as EVERY; if it affects only the fetcher, as ANY"
 
 
 class Usage(NamedTuple):
-    """The syntax of a command, and the function to call with the run, the values of its words and,
-    if it has options, a dict of the given ones."""
+    """The syntax of a command, and the function that runs it: its arguments are the run, the values
+    of the words and, if the command has options, a dict of those that are given."""
 
     does: Callable[..., None]
     words: str = ""
@@ -80,7 +80,7 @@ def _addressed(run: Run, form: Usage, rest: list[str]) -> tuple[list[Run], list[
     paused = {str(b): what for part in parts for b, what in part.cluster.paused.items()}
     is_of_fetcher = "fetcher" in (rest[-1], paused.get(rest[-1]))
     if form.scope == EVERY or (form.scope == FETCHER and not is_of_fetcher):
-        raise ValueError(f"{rest[0]!r} is a partition; this affects all those of a machine")
+        raise ValueError(f"{rest[0]!r} is a partition; this command affects all of a machine's")
     return parts, rest[1:]
 
 
@@ -212,7 +212,7 @@ def _partition(run: Run, *rest: Any) -> None:
     if (name or ["p0"]) != [expected]:
         raise ValueError(f"the partition exists already; the next one is {expected}")
     if any(len(each.frames) - 1 != each.first_frame for each in run.topic if each.world):
-        raise ValueError("the partitions of a topic must be named before anything is done")
+        raise ValueError("the partitions of a topic must come before all other commands")
     part = run.another() if run.world else run
     if part is not run and not set(options) <= {"leader", "replicas", "isr"}:
         raise ValueError("the settings of a topic belong in the line of its first partition")
@@ -294,7 +294,7 @@ def _fetch(run: Run, number: int) -> None:
 def _on_link(
     act: Callable[[Cluster, Envelope], None], run: Run, link: tuple[int, int], count: int | str = 1
 ) -> None:
-    """Apply `act` to the next messages on a link: a number of them, all, or the first if any."""
+    """Apply `act` to the next messages on a link: a number, "all", or "any" (one, if there is)."""
     waiting = run.cluster.on_link(*link)
     most = (
         len(waiting) if count == "all" else min(1, len(waiting)) if count == "any" else int(count)
@@ -320,7 +320,7 @@ def _on(act: Callable[..., None]) -> Callable[..., None]:
 
 def _between(fault: Callable[..., None], run: Run, *machines: int) -> None:
     if machines[0] == machines[1]:
-        raise ValueError("the two must differ")
+        raise ValueError("the two machines must differ")
     fault(run.cluster, *machines)
 
 

@@ -60,9 +60,9 @@ def start(cluster: Cluster, broker: int) -> None:
 
 
 def hard_bounce(cluster: Cluster, broker: int) -> None:
-    """Killed and started again before the controller can notice.
+    """The process is killed and restarted before the controller can notice.
 
-    A controller fails over; in KRaft the new one knows its brokers from the metadata log.
+    A controller fails over; in KRaft that has no effect: the metadata log names the brokers.
     """
     if broker != m.CONTROLLER:
         cluster.kill(broker)
@@ -86,7 +86,7 @@ def pause(cluster: Cluster, broker: int, what: str = "process") -> None:
 
 
 def resume(cluster: Cluster, broker: int) -> None:
-    """It continues, and handles the queued messages in order of arrival."""
+    """The paused process or fetcher continues, and handles queued messages in order of arrival."""
     what = cluster.paused.pop(broker)
     cluster.mark(broker, f"{what} goes on")
     held = [e for e in cluster.held if e.target == broker]
@@ -140,8 +140,8 @@ def flush(cluster: Cluster, broker: int) -> None:
 
 
 def elect(cluster: Cluster, kind: str = "") -> None:
-    """The controller notices now every broker that it cannot reach, as if sessions had expired;
-    then an operator asks for an election, if a `kind` is given: "preferred" or "unclean"."""
+    """The controller now notices every broker that it cannot reach, as if its session had expired;
+    then, if a `kind` is given ("preferred" or "unclean"), an operator asks for an election."""
     for broker in sorted(cluster.out_of_reach):
         cluster.lose_session(broker, at_once=True)
     if kind:
@@ -156,7 +156,7 @@ def reassign(cluster: Cluster, target: tuple[int, ...] | str) -> None:
 
 
 def add_brokers(cluster: Cluster, brokers: tuple[int, ...]) -> None:
-    """Those that the cluster does not have yet join it, with an empty disk."""
+    """Each of these brokers that the cluster does not have yet joins it, with an empty disk."""
     for each in reversed(cluster.topic.partitions):
         for broker in (b for b in brokers if b not in each.disks):
             each.replicas = (*each.replicas, broker)
@@ -181,8 +181,8 @@ def _fail_over(cluster: Cluster, live: tuple[m.BrokerInfo, ...]) -> None:
 
 
 def _return(cluster: Cluster, broker: int) -> None:
-    """The controller reaches the broker again: it repeats its orders, or, having given the broker
-    up, waits for it to register."""
+    """The controller reaches the broker again and repeats its orders; if the broker's session has
+    expired, the broker registers again."""
     is_silent = broker not in cluster.brokers or cluster.paused.get(broker) == "process"
     if is_silent or cluster.is_cut(broker, m.CONTROLLER):
         return

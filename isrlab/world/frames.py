@@ -1,4 +1,4 @@
-"""What a run is made of: messages on their way, the state after each step, events, the end."""
+"""The parts of a run: messages in flight, the state after each step, events, the outcome."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from isrlab.engine.model import Broker
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What a person or an accident did to a machine, in place of a message."""
+    """An operator's action on a machine, or a failure of it, in place of a message."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A message on its way. `incarnation` ties a timer to the process that set it."""
+    """A message in flight. `incarnation` ties a timer to the process that set it."""
 
     due_ms: int
     source: int
     target: int
     message: Any  # a Message, or a Fault
     incarnation: int | None = None
-    partition: int = 0  # of the topic
+    partition: int = 0  # its number in the topic
 
     @property
     def is_timer(self) -> bool:

@@ -31,9 +31,9 @@ class PlayLink(NamedTuple):
 
 
 def fragment(text: str, versions: Sequence[str] = (), at: int | None = None) -> str:
-    """The fragment, without `#`, that opens a scenario's commands, by the rules of these versions.
+    """The fragment, without `#`, of a link that plays a scenario by the rules of these versions.
 
-    The default version is the scenario's own. Comments, and what a scenario prints, are left out.
+    The default version is the scenario's own. Comments and stored output are left out.
     """
     lines, is_printed = list[str](), False
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""An all-seeing observer of a cluster: its frames, its events, and its promises.
+"""An all-seeing observer of a cluster keeps its frames and events, and checks safety properties.
 
 The engine reports nothing: an event is a change of state, so it can never contradict the state.
 Events of brokers come from their own steps, and events of the stored state from the controller. The
@@ -121,7 +121,7 @@ class Observer:
         isr_before = before.isr if before else None
         self.note("isr_commit", None, isr=now.isr, isr_before=isr_before, detail=detail, **epochs)
 
-    # Promises
+    # Safety properties
 
     def _remember_commits(self, before: Broker, after: Broker) -> None:
         """A record is committed once a leader's high watermark has passed it."""
@@ -169,7 +169,7 @@ def _knew(end_offset: int, role: Leader, leaving: tuple[int, ...], now_ms: int) 
 
 
 def _is_cut(before: Log, after: Log) -> bool:
-    """Records were removed: the last common one decides, as no step both truncates and appends."""
+    """Records were removed: the old last record decides, as no step both truncates and appends."""
     kept = len(before.records)
     return before.records is not after.records and (
         after.log_start_offset != before.log_start_offset

@@ -1,7 +1,7 @@
-"""Losses of real brokers: the tries in `data/recordings/eligible`, and their outcomes.
+"""Data losses on real brokers: the tries in `data/recordings/eligible`, and their outcomes.
 
 `tools/record/reassigned.py` and `race.py` make them; the schedules are those of `data/upstream`. A
-file is a cluster, such as `4.3.1-elr1-A.json.xz`; a try is a topic of it.
+file holds a cluster, such as `4.3.1-elr1-A.json.xz`; each of its topics is one try.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def counts(variant: str | None = None, folder: Path = FOLDER) -> Iterator[Tally]
 
 
 def advised(names: Mapping[str, str]) -> list[dict[str, object]]:
-    """The outcomes of ADVICE on each release, a row for each variant, named in words."""
+    """The outcomes of the tries in ADVICE: a row for each release and each variant in `names`."""
     return [
         {"on real brokers": names[c.variant], "release": c.release, "tries": c.tries,
          "records lost in": c.lost, "without a leader": c.offline}

@@ -102,8 +102,8 @@ class Recording:
     def answers(self, record: str) -> list[str]:
         """The producer's answer for a record in each finished try, and its delay."""
         start = f"produce {record} "
-        answered = [what for t in self.finished for _, what in t.timeline if what.startswith(start)]
-        return [what.partition(": ")[2] for what in answered]
+        actions = [action for t in self.finished for _, action in t.timeline]
+        return [text.partition(": ")[2] for text in actions if text.startswith(start)]
 
     def lines(self, *parts: str) -> list[str]:
         """The brokers' log lines that contain one of these parts, from the last finished try."""
@@ -121,7 +121,7 @@ class Recording:
         return "refused" if is_refused and run.outcome.word == "safe" else run.outcome.word
 
     def frames(self, which: int = 0) -> list[Frame]:
-        """One of the finished tries: a frame for the end of each block."""
+        """A frame for the end of each block of the finished try with the number `which`."""
         return [self._frame(moment) for moment in self.finished[which].moments]
 
     def _frame(self, moment: BlockEnd) -> Frame:
@@ -224,7 +224,7 @@ def table(*schedules: str) -> str:
 
 
 def row(recording: Recording) -> str:
-    """The outcomes of a schedule on real brokers and in the engine, and the differences."""
+    """The outcomes of a schedule on real brokers and in the engine as a line, with differences."""
     engine = f"engine: {recording.engine_word}"
     compared = recording.compared()
     names = list(dict.fromkeys(d.what for differences in compared for d in differences))

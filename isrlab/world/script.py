@@ -107,7 +107,7 @@ class Run:
     forced_version: KafkaVersion | None = None
     version: KafkaVersion | None = None
     world: Cluster | None = None
-    trace: str = "off"  # of messages: on, off, or only news of the ISR: isr
+    trace: str = "off"  # prints "on": messages and events; "off": events; "isr": those of the ISR
     next_record: int = 1
     lines: list[str] = field(default_factory=list)
     next_entry: int = 0  # the first of the frames and events that are not printed yet
@@ -160,13 +160,13 @@ class Run:
         return events.table(self.rows(name))
 
     def rows(self, name: str | None = None) -> list[dict[str, Any]]:
-        """The rows of `events`, for where there is no Arrow."""
+        """The rows of `events` as dicts, which need no Arrow."""
         where: dict[str, object] = {"run": name or self.cluster.version.name, "topic": "t"}
         where["partition"] = self.cluster.number
         return [event.row | where for event in self.cluster.events]
 
     def at(self, words: str) -> Frame:
-        """The end of the first block whose comment has these words. Raises ValueError."""
+        """The last frame of the first block whose comment has `words`, or raises ValueError."""
         for block in self.blocks:
             if words.lower() in block.comment.lower() and block.frames[1]:
                 return self.frames[block.frames[1] - 1]
@@ -180,7 +180,7 @@ class Run:
 
     @property
     def violations(self) -> dict[str, str]:
-        """The promises broken in any partition, and what was wrong."""
+        """The safety properties broken in any partition, by name, with a sentence for each."""
         broken: dict[str, str] = {}
         for part in reversed(self.topic):
             broken |= part.cluster.violations

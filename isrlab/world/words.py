@@ -1,4 +1,4 @@
-"""Messages, events and brokers in words: one line each, the same everywhere."""
+"""Messages, events and brokers as text: one line each, the same in every output."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ _SPEAKERS = {"produce_error": "client", "produce_ack": "client", "lost": "!", "d
 
 def event_line(event: Event) -> str:
     """An event as one line: time, machine, event."""
-    who = _SPEAKERS.get(event.kind, str(event.broker))
+    speaker = _SPEAKERS.get(event.kind, str(event.broker))
     values = event.row | dict(event.detail)
     values |= {"isr": ids(event.isr or ()), "isr_before": ids(event.isr_before or ())}
     values["records"] = _few(event.detail.get("records", "").split())
@@ -136,8 +136,8 @@ def event_line(event: Event) -> str:
         sentence = "deletes its replica"
     elif event.is_stored_state:
         moved = [f"{name}={values[name]}" for name in ("replicas", "adding", "removing")]
-        who, sentence = "stored", " ".join(text for text in moved if not text.endswith("="))
-    return f"{_clock(event.ts_ms)}  {who:<8}  {sentence}"
+        speaker, sentence = "stored", " ".join(text for text in moved if not text.endswith("="))
+    return f"{_clock(event.ts_ms)}  {speaker:<8}  {sentence}"
 
 
 # What happened in a block, in one sentence
@@ -149,11 +149,11 @@ _LINK = re.compile(r"(is cut off from|reaches) (?:the )?(\w+)(?: again)?")
 
 
 class Clause(NamedTuple):
-    """An action of a machine; of several, the one with the lowest `rank` is named."""
+    """An action of a machine. If a summary has no room for all, those of lowest `rank` stay."""
 
     rank: int
-    who: str
-    what: str
+    subject: str  # "" if the predicate is a sentence of its own
+    predicate: str
 
 
 _DEEDS = {  # by kind of event: rank, and the broker's action
@@ -165,9 +165,9 @@ _ENDS = {"hard_shutdown": "dies", "power_loss": "loses power", "clean_shutdown":
 
 
 def caption(run: Run, block: Block) -> str:
-    """The sentence above a block if it is true: if the block printed what the file stores or, if
-    that has no output, in the script's own version. Otherwise that of the first comment "Where
-    `text`: sentence" whose text the block printed, or what happened."""
+    """The sentence above a block, where it is true: where the block printed what the file stores
+    or, if the file stores no output, in the script's own version. Otherwise the sentence of the
+    first comment "Where `text`: sentence" whose text the block printed, or else a summary."""
     is_own = run.forced_version in (None, run.version)
     is_stored = block.printed.rstrip() == block.expected.rstrip()
     is_true = is_stored if block.expected else is_own
@@ -181,7 +181,7 @@ def caption(run: Run, block: Block) -> str:
 
 
 def summary(run: Run, block: Block) -> str:
-    """What happened in a block, in a sentence of at most `MOST_CAPTION` characters."""
+    """A summary of a block in one sentence of at most `MOST_CAPTION` characters."""
     clauses = list(dict.fromkeys(_clauses(run, block)))
     kept: list[Clause] = []
     for clause in sorted(clauses, key=lambda clause: clause.rank):
@@ -192,9 +192,10 @@ def summary(run: Run, block: Block) -> str:
 
 def _sentence(clauses: list[Clause]) -> str:
     parts = []
-    for who, those in groupby(clauses, lambda clause: clause.who):
-        deeds = [clause.what for clause in those]
-        parts += [f"{who} {', '.join(deeds)}".replace("dies, starts", "restarts")] if who else deeds
+    for subject, group in groupby(clauses, lambda clause: clause.subject):
+        deeds = [clause.predicate for clause in group]
+        joined = f"{subject} {', '.join(deeds)}".replace("dies, starts", "restarts")
+        parts += [joined] if subject else deeds
     text = "; ".join(parts)
     return text and f"{text[0].upper()}{text[1:]}."
 
@@ -241,7 +242,7 @@ def _of_fault(frame: Frame) -> Iterator[Clause]:
 
 
 def _of_event(event: Event, before: Frame, after: Frame) -> Iterator[Clause]:
-    who, by = _broker(event.broker), event.detail.get("by", "")
+    broker, by = _broker(event.broker), event.detail.get("by", "")
     if event.kind in ("lost", "diverged"):
         text, promise = event.detail["text"].partition(" not in ")[0], event.detail["property"]
         lost = f"{text} is lost" if promise.endswith("records_survive") else text
@@ -250,14 +251,14 @@ def _of_event(event: Event, before: Frame, after: Frame) -> Iterator[Clause]:
     elif event.kind == "truncate" and event.broker in before.disks:
         old, new = before.disks[event.broker].records, after.disks[event.broker].records
         cut = f"truncates {names(tuple(r for r in old if r not in new))}"
-        yield Clause(1, who, "deletes its replica" if event.leader_epoch is None else cut)
+        yield Clause(1, broker, "deletes its replica" if event.leader_epoch is None else cut)
     elif event.kind == "follower" and event.replica == NO_LEADER:
         yield Clause(1, "", "no broker leads")
     elif event.kind == "crash":
-        yield Clause(2, who, _ENDS.get(by) or by.replace("halt:", "halts:"))
+        yield Clause(2, broker, _ENDS.get(by) or by.replace("halt:", "halts:"))
     elif event.kind in _DEEDS:
         rank, deed = _DEEDS[event.kind]
-        yield Clause(rank, who, deed.format(**event.row | dict(event.detail)))
+        yield Clause(rank, broker, deed.format(**event.row | dict(event.detail)))
 
 
 def _of_ends(first: Frame, last: Frame) -> Iterator[Clause]:

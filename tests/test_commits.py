@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from isrlab.events import schema
-from isrlab.events.commits import NOBODY, commits
+from isrlab.events.commits import NO_FOLLOWER, commits
 from isrlab.logs.recordings import traced
 from isrlab.workbook import what_acks_all_costs as acks_all
 
@@ -42,7 +42,7 @@ def test_a_follower_that_leaves_held_it_back() -> None:
 def test_alone_it_waits_for_nobody_and_what_is_not_committed_is_left_out() -> None:
     found = commits(said((0, "high_watermark", 1, 5), (9, "high_watermark", 1, 6),
                          (20, "position", 1, 8)))  # fmt: skip
-    assert [(c.end_offset, c.wait_ms, c.held_by) for c in found] == [(6, 0, NOBODY)]
+    assert [(c.end_offset, c.wait_ms, c.held_by) for c in found] == [(6, 0, NO_FOLLOWER)]
 
 
 def test_a_paused_follower_is_the_one_that_real_records_waited_for() -> None:

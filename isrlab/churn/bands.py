@@ -13,10 +13,10 @@ def bands(
 ) -> pd.DataFrame:
     """The mean of each of `values` for each `by`, with Student's t interval over its rows (seeds).
 
-    One row for each `by` and value: by, `metric`, `mean`, `low`, `high`, `seeds`. In `level` of all
-    draws of so many seeds the interval holds the mean over all seeds, if seeds scatter about
-    normally; of a single seed it is not known (NaN). Paired settings: pass their differences.
-    Raises ValueError unless `level` is between 0 and 1.
+    One row for each `by` and value: by, `metric`, `mean`, `low`, `high`, `seeds`. A share `level`
+    of all samples of so many seeds has an interval that contains the true mean, if the values are
+    about normally distributed; for a single seed it is NaN. For paired settings pass the
+    differences. Raises ValueError unless `level` is between 0 and 1.
     """
     if not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, not {level}")
@@ -33,8 +33,8 @@ def bands(
 
 
 def t_quantile(level: float, degrees: int) -> float:
-    """Student's t within which `level` lies. With t = sqrt(degrees) tan(a) its density is
-    cos(a) ** (degrees - 1), which is added up here (Abramowitz and Stegun, 26.7)."""
+    """Student's distribution has the share `level` between -t and this t. With t = sqrt(degrees)
+    tan(a), the density is cos(a) ** (degrees - 1), summed here (Abramowitz and Stegun, 26.7)."""
     angles = np.linspace(0, np.pi / 2, 20_001)
     within = np.cumsum(np.cos(angles - angles[1] / 2)[1:] ** (degrees - 1))
     angle = np.interp(level, within / within[-1], angles[1:])

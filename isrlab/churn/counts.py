@@ -2,8 +2,8 @@
 
 Kafka's name for how long producers with acks=all wait for the ISR is RemoteTimeMs of Produce
 requests. It begins when the leader has appended (or first refused) the batch, so it excludes the
-network time. A fleet counts produces by class of latency, in rows of their own (`latency`):
-`latency_ms` is the least of its class (exact below 16 ms, then eighths of a doubling).
+network time. A fleet counts produces by latency class, in rows of kind `latency`: `latency_ms` is
+the lower bound of its class (exact below 16 ms, above that eight classes for each doubling).
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def refused_produce(events: DataFrame, by: Sequence[str] = PARTITION) -> DataFra
     """Produces that were refused or timed out: how many of each error, and when.
 
     `by` is any of run, topic, partition, broker and hour. `error` is Kafka's name, null if the line
-    does not name it; DELIVERY_TIMEOUT (of fleets) is a producer that gives up a produce which was
-    refused and tried again, so that one counts under both.
+    does not name it. DELIVERY_TIMEOUT (in fleets) is a produce that was refused, retried and given
+    up, so it counts under both errors.
     """
     keys = keys_of(by)
     totals = ("count(*) as produces", "min(ts_ms) as first_ms", "max(ts_ms) as last_ms")
@@ -68,7 +68,7 @@ def hour() -> Column:
 
 
 def keys_of(by: Sequence[str]) -> list[str]:
-    """`by` as a list; raises ValueError for a key that is not known, or if there is none."""
+    """`by` as a list; raises ValueError if it is empty or has an unknown key."""
     if not by or not set(by) <= set(KEYS):
         raise ValueError(f"by={tuple(by)!r}; valid: one or more of {', '.join(KEYS)}")
     return list(by)
@@ -77,7 +77,7 @@ def keys_of(by: Sequence[str]) -> list[str]:
 def commit_latency(events: DataFrame, by: Sequence[str] = ("run",)) -> DataFrame:
     """One row for each key: `count` of produces, and quantiles of how long they waited.
 
-    A quantile is the least class that holds, with those below it, so many of the produces;
+    A quantile is the lowest class that has, with those below it, that share of the produces;
     `max_ms` is the highest class. `by` is any of run, topic, partition, broker (the leader), hour.
     """
     keys = keys_of(by)
@@ -98,10 +98,10 @@ def commit_latency(events: DataFrame, by: Sequence[str] = ("run",)) -> DataFrame
 
 
 def latency_histogram(events: DataFrame, by: Sequence[str] = ("run",)) -> DataFrame:
-    """One row for each key and `latency_ms`: `count` of produces with acks=all that waited so long.
+    """One row for each key and `latency_ms`: the `count` of produces with acks=all in that class.
 
-    A row without a count stands for one. Left out are produces that failed (`refused_produce` has
-    those) and those with acks=0 or 1, which wait for no replica.
+    An event without a count stands for one produce. Left out are produces that failed
+    (`refused_produce` has those) and those with acks=0 or 1, which wait for no replica.
     """
     keys = keys_of(by)
     is_all = "kind in ('latency', 'produce_ack') and coalesce(detail.acks, '-1') = '-1'"

@@ -6,11 +6,11 @@ simulations, and the histories of real logs (`logs.history`). The two rules are 
 
 1. A row of an older partition epoch than a row before it is late, and does not count; nor does a
    row with the known members.
-2. A change is the leader's if the leader says so itself, if the controller stores what a leader
-   asked it for, or if it is an expansion, because controllers never add to an ISR; else it is the
+2. A change is the leader's if the leader reports it itself, if the controller stores what a leader
+   asked for, or if it is an expansion, because controllers never add to an ISR; else it is the
    controller's (an election, a fenced broker).
 
-From a row `unknown` on, a partition's ISR is not known until the next one is stored.
+After a row `unknown`, a partition's ISR is not known until the next one is stored.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def isr_history(events: DataFrame) -> DataFrame:
     """The ISRs of each partition: one row for each change, in order of time.
 
     `isr_before` is null where it is not known. `change` is "shrink", "expand", "replace" (members
-    left and joined together), "first" (nothing known before) or "unknown" (what was before is not);
-    `by` is "leader" or "controller".
+    left and joined together), "first" (of the partition) or "unknown" (because the ISR before is
+    not known); `by` is "leader" or "controller".
     Only a leader's changes are in Kafka's metrics IsrShrinksPerSec and IsrExpandsPerSec.
     """
     is_change = "isr is not null and not coalesce(array_sort(isr) = array_sort(isr_before), false)"
@@ -45,8 +45,8 @@ def states(events: DataFrame) -> DataFrame:
     """All rows about the stored ISR; `isr` is null if there is none from here on, or it is unknown.
 
     Columns: run, topic, partition, ts_ms, `leader`, `isr`, `isr_before` (null: not known),
-    `is_first` of the partition, `is_leaders` (said or asked for by the leader), `replicas` (text,
-    null: not known), `is_assigned` (all of them; else those seen so far).
+    `is_first` of the partition, `is_leaders` (reported or requested by the leader), `replicas`
+    (text, null: not known), `is_assigned` (`replicas` is complete; else those seen so far).
     """
     order = _in_time(*PARTITION)
     before = order.rowsBetween(Window.unboundedPreceding, -1)
@@ -85,7 +85,7 @@ def _in_time(*keys: str) -> WindowSpec:
 
 
 def columns(*sql: str) -> list[Column]:
-    """Columns as Spark SQL words them; `detail.name` is null where a row has no such detail."""
+    """Columns from Spark SQL; `detail.name` is null where a row has no such detail."""
     return [F.expr(text) for text in sql]
 
 

@@ -19,8 +19,8 @@ _OUTAGE = ("run", "broker", "down_ms", "up_ms")
 def moves(events: DataFrame) -> DataFrame:
     """Each replica that leaves or joins an ISR: run, topic, partition, replica, change, ts_ms.
 
-    `change` is "leaves" or "joins"; `leader`, `by` and `isr_change` are what `isr_history` says of
-    the change of the ISR.
+    `change` is "leaves" or "joins"; `leader`, `by` and `isr_change` come from the row of
+    `isr_history`.
     """
     moved = """inline(concat(
         transform(array_except(isr_before, isr), r -> struct(r as replica, 'leaves' as change)),
@@ -35,13 +35,13 @@ def removals(events: DataFrame) -> DataFrame:
 
 
 def rejoins(events: DataFrame, outages: DataFrame) -> DataFrame:
-    """For each outage of a broker, how long after its return it was back in its ISRs.
+    """For each outage of a broker, how long after its return it rejoined its ISRs.
 
-    `outages`: run, broker, down_ms, up_ms (both of the events' clock). Whether a leader or the
-    controller removed the replicas, `partitions` are those that the broker had to rejoin when it
-    came up, `still_out` those that it did not rejoin before it went down again. `first_ms`,
-    `median_ms`, `last_ms`: from its return to the first, middle and last of its rejoins (of a
-    partition that it rejoins twice, the first); null if there is none.
+    `outages`: run, broker, down_ms, up_ms (on the events' clock). `partitions`: how many ISRs the
+    broker had to rejoin when it came up, no matter whether a leader or the controller had removed
+    it; `still_out`: how many it had not rejoined before it went down again. `first_ms`,
+    `median_ms`, `last_ms`: from its return to the first, median and last rejoin (of a partition
+    that it rejoins twice, the first); null if there is none.
     """
     of_broker = Window.partitionBy("run", "broker").orderBy("down_ms")
     until = F.coalesce(F.lead("down_ms").over(of_broker), F.lit(2**62))

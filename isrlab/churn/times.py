@@ -1,7 +1,7 @@
-"""Durations: the time that each ISR held, summed by its size.
+"""Durations: how long each partition's ISR had which size.
 
 Kafka's gauges (UnderReplicatedPartitions, UnderMinIsrPartitionCount) count partitions at a moment;
-these are their integrals, in milliseconds.
+these are their integrals over time, in milliseconds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from isrlab.churn.history import PARTITION, columns, members, states
 
 _ISRS = ("isr", "isr_before")
-_TIMES = {  # what holds of an interval that counts
+_TIMES = {  # the condition under which an interval counts
     "known_ms": "is_certain",
     "under_replicated_ms": "is_certain and isr_size < replicas",
     "one_copy_ms": "is_certain and isr_size <= 1 and isr_size < replicas",
@@ -23,12 +23,12 @@ _TIMES = {  # what holds of an interval that counts
 
 
 def isr_intervals(events: DataFrame, end_ms: int | None = None) -> DataFrame:
-    """The interval in which each ISR held. The last one of a partition holds until `end_ms`.
+    """The interval in which each ISR was current. A partition's last one extends to `end_ms`.
 
     `end_ms` (milliseconds since the epoch) defaults to the last event of the run. Where the ISR is
-    not known, `is_certain` is false and `isr`, `isr_size` and `leader` are null. `replicas` is how
-    many the partition has then: of all that are assigned to it (`is_assigned`), else of those that
-    were seen so far; where no row tells them (simulations), the most that were ever in its ISR.
+    not known, `is_certain` is false and `isr`, `isr_size` and `leader` are null. `replicas` is the
+    number of replicas in that interval: those assigned (`is_assigned`), else those seen so far;
+    where no row lists them (simulations), the largest size that the partition's ISR ever had.
     """
     ends = events.groupBy("run").agg(F.max("ts_ms").alias("end_ms"))
     each = Window.partitionBy(*PARTITION)
@@ -62,15 +62,14 @@ def isr_intervals(events: DataFrame, end_ms: int | None = None) -> DataFrame:
 def isr_times(
     events: DataFrame, min_insync_replicas: int = 1, end_ms: int | None = None
 ) -> DataFrame:
-    """All times of a partition by the size of its ISR, in one pass, in milliseconds.
+    """All times of each partition by the size of its ISR, in one pass, in milliseconds.
 
-    Only known time counts (`known_ms`); in `uncertain_ms` the ISR is not known. In `unassigned_ms`,
-    a part of the known time, the ISR had all replicas that were seen so far, and no line tells
-    whether there are more. `replicas` are those of `isr_intervals`.
-    `one_copy_ms` is the time in which one more failure would have taken it offline (0 for a
-    partition that has a single replica anyway). `min_isr` is `min_insync_replicas`, but no more
-    than there are replicas (Partition.effectiveMinIsr); both are the most that there were. Raises
-    ValueError if `min_insync_replicas` is below 1.
+    Only time with a known ISR counts (`known_ms`); the rest is `uncertain_ms`. In `unassigned_ms`,
+    a part of the known time, the ISR had all replicas that were seen so far, and no line shows
+    whether there are more. In `one_copy_ms` one more failure would have taken the partition offline
+    (0 for a partition with a single replica). `min_isr` is `min_insync_replicas`, but at most the
+    number of replicas (Partition.effectiveMinIsr). `replicas` (as in `isr_intervals`) and `min_isr`
+    are the maxima over time. Raises ValueError if `min_insync_replicas` is below 1.
     """
     if min_insync_replicas < 1:
         raise ValueError(f"min_insync_replicas must be 1 or more, not {min_insync_replicas}")
@@ -86,7 +85,7 @@ def isr_times(
 
 
 def under_replicated(events: DataFrame, end_ms: int | None = None) -> DataFrame:
-    """The times of `isr_times`, first the partition that lacked a replica for longest."""
+    """`isr_times`, sorted by the time under-replicated, longest first."""
     times = isr_times(events, end_ms=end_ms)
     return times.orderBy(F.desc("under_replicated_ms"), *PARTITION)
 
@@ -94,7 +93,6 @@ def under_replicated(events: DataFrame, end_ms: int | None = None) -> DataFrame:
 def under_min_isr(
     events: DataFrame, min_insync_replicas: int, end_ms: int | None = None
 ) -> DataFrame:
-    """The times of `isr_times`, first the partition whose ISR was too small for acks=all for
-    longest."""
+    """`isr_times`, sorted by the time under min ISR, longest first."""
     times = isr_times(events, min_insync_replicas, end_ms)
     return times.orderBy(F.desc("under_min_isr_ms"), *PARTITION)

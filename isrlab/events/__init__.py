@@ -1,4 +1,4 @@
-"""The one table that every producer writes, and what its rows mean."""
+"""The events table: every producer writes it, and every question and figure reads it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["COLUMNS", "DETAIL", "KINDS", "SCHEMA", "spark_schema", "table"]
 
 
 def __getattr__(name: str) -> Any:
-    """What needs Arrow is imported when it is asked for."""
+    """Import a name that needs Arrow on its first use."""
     if name in __all__:
         return getattr(import_module("isrlab.events.schema"), name)
     raise AttributeError(f"isrlab.events has no {name!r}; it has {', '.join(__all__)}")

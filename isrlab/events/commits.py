@@ -1,14 +1,14 @@
-"""How long each record waited for its followers, and for which: from leaders' TRACE lines.
+"""How long each record waited for its followers, and for which one: from leaders' TRACE lines.
 
-With DEBUG of kafka.cluster.Partition a leader prints every high watermark and where each fetch
-shows its follower to be; with TRACE also its own log end, whenever a produce waits. A record is
-appended when the leader's log end is first past it, and committed when the high watermark is. The
-follower whose fetch moves the high watermark held the record back; of such a fetch, the high
-watermark is printed first, the position within `SAME_FETCH_MS`. If no fetch came then, the high
-watermark moved because a follower without the record was out of the ISR: that one, and of several
-the one that had got furthest, held it back until it had left.
+At level DEBUG, kafka.cluster.Partition logs every high watermark of a leader and the position that
+each fetch shows of its follower; at TRACE also the leader's own log end, whenever a produce waits.
+A record is appended when the leader's log end is first past it, and committed when the high
+watermark is. The follower whose fetch moves the high watermark held the record back; the line of
+that high watermark comes first, the follower's position within `SAME_FETCH_MS` after it. If no
+fetch came then, the high watermark moved because a follower without the record had left the ISR.
+That follower (of several, the one with the highest position) held the record back until it left.
 
-Left out: records that are not committed in the log, and those appended before its first line.
+Left out: records that were not committed within the log lines, or appended before the first line.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 SAME_FETCH_MS = 20
-NOBODY = 0  # no follower: the leader was alone
+NO_FOLLOWER = 0  # the leader was alone in the ISR
 
 
 class Commit(NamedTuple):
-    """Records of one append that were committed together, those below `end_offset`."""
+    """Records that were appended and committed together, up to `end_offset` (exclusive)."""
 
     topic: str
     partition: int
@@ -34,8 +34,8 @@ class Commit(NamedTuple):
     records: int
     appended_ms: int
     committed_ms: int
-    held_by: int  # a follower, or NOBODY
-    has_left: bool  # that follower never had them: the wait ended because it was out of the ISR
+    held_by: int  # a follower, or NO_FOLLOWER
+    has_left: bool  # the wait ended because that follower left the ISR, without the records
 
     @property
     def wait_ms(self) -> int:
@@ -43,7 +43,7 @@ class Commit(NamedTuple):
 
 
 class _Reached:
-    """When an offset was first reached: ends only grow."""
+    """The time at which each end offset was first reached; end offsets only grow."""
 
     def __init__(self) -> None:
         self.ends: list[int] = []
@@ -60,9 +60,9 @@ class _Reached:
 
 
 def commits(events: pa.Table) -> list[Commit]:
-    """The commits that a table with `position` and `high_watermark` rows shows, leader by leader.
+    """The commits in a table with `position` and `high_watermark` rows, ordered by time.
 
-    A leadership begins where another broker's row of the partition stands between.
+    A new leadership begins at the first row of another broker.
     """
     kinds = pa.array(["position", "high_watermark"])
     own = events.filter(pc.is_in(events["kind"], kinds))
@@ -91,7 +91,7 @@ def _of_reign(rows: list[dict[str, Any]]) -> Iterator[Commit]:
     followers: dict[int, _Reached] = {}
     for row in rows:
         if row["kind"] == "high_watermark":
-            ends.add(row["high_watermark"], row["ts_ms"])  # alone in the ISR it says no position
+            ends.add(row["high_watermark"], row["ts_ms"])  # alone in the ISR it logs no position
             committed.add(row["high_watermark"], row["ts_ms"])
         elif row["replica"] == leader:
             ends.add(row["log_end_offset"], row["ts_ms"])
@@ -113,8 +113,8 @@ def _held_by(followers: dict[int, _Reached], end: int, committed_ms: int) -> tup
     latest_ms = committed_ms + SAME_FETCH_MS
     had = {r: at for r, each in followers.items() if (at := each.when(end)) and at <= latest_ms}
     without = [r for r in followers if r not in had]
-    last = max(had, key=lambda r: had[r], default=NOBODY)
-    is_moved_by_fetch = last != NOBODY and had[last] >= committed_ms - SAME_FETCH_MS
+    last = max(had, key=lambda r: had[r], default=NO_FOLLOWER)
+    is_moved_by_fetch = last != NO_FOLLOWER and had[last] >= committed_ms - SAME_FETCH_MS
     if is_moved_by_fetch or not without:
         return last, False
     return max(without, key=lambda r: followers[r].ends[-1:]), True

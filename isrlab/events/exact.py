@@ -7,11 +7,11 @@ holds the answers equal.
 
 1. A row of an older partition epoch than a row before it is late, and does not count; nor does a
    row with the known members.
-2. A change is the leader's if the leader says so itself, or if the controller stores what a leader
-   asked it for; else it is the controller's (an election, a fenced broker).
+2. A change is the leader's if the leader reports it itself, or if the controller stores what a
+   leader asked for; else it is the controller's (an election, a fenced broker).
 
-From a row `unknown` on, a partition's ISR is not known until the next one is stored, and from a row
-`deleted` on there is none: such times are in no span, and changes in them are not moves.
+After a row `unknown` a partition's ISR is not known until the next one is stored, and after a row
+`deleted` there is none: such times are in no span, and changes in them are not moves.
 
 Times are milliseconds on the clock of the table. With `end_ms`, what happens later does not count.
 """
@@ -33,15 +33,15 @@ class IsrSpan(NamedTuple):
     end_ms: int
     isr: tuple[int, ...]
     replicas: tuple[int, ...] = ()  # of the partition then; empty: not known
-    is_assigned: bool = False  # these are all; else those seen so far
+    is_assigned: bool = False  # `replicas` is complete; else it has those seen so far
 
 
 class IsrMove(NamedTuple):
     key: Key
     ts_ms: int
     replica: int
-    joined: bool  # into the stored ISR, or out of it
-    evictor: dict[str, Any]  # who took it out: `KNEW` of `Absence`, or nothing
+    joined: bool  # the stored ISR; False: left it
+    evictor: dict[str, Any]  # the leader that evicted it and what it knew (`KNEW`), or empty
 
 
 class Absence(NamedTuple):
@@ -55,15 +55,15 @@ class Absence(NamedTuple):
     lag_records: int | None = None  # these three are None if the shrink does not name them
     since_caught_up_ms: int | None = None
     since_fetch_ms: int | None = None
-    is_certain: bool = True  # else it came back at `end_ms` or before: the logs miss the moment
-    left: Statement | None = None  # the row that says so: its leader's, else what is stored
+    is_certain: bool = True  # False: it came back at `end_ms` or earlier; the logs do not show when
+    left: Statement | None = None  # the row that shows it: a leader's shrink, else the stored ISR
 
 
 KNEW = ("leader", "lag_records", "since_caught_up_ms", "since_fetch_ms")
 
 
 class Wait(NamedTuple):
-    """How long some produces with acks=all waited; in fleets, the least of a class."""
+    """How long some produces with acks=all waited; in fleets, the lower bound of their class."""
 
     run: str
     latency_ms: int
@@ -76,8 +76,8 @@ def isr_spans(
     """The stored ISRs of each partition where they are known, from the first one to `end_ms`.
 
     `end_ms` defaults to the last event of the run. With `start_ms` there is also a span from then
-    to the first change, if that says which ISR was before. One ISR has several spans if the
-    replicas of the partition change meanwhile.
+    to the first change, if its row has the ISR before it. An ISR has several spans if the replicas
+    of the partition change meanwhile.
     """
     points: dict[Key, list[tuple[int, StoredIsr | None]]] = {}
     ends = _ends(events) if end_ms is None else {}
@@ -100,7 +100,7 @@ def isr_spans(
 
 
 def moves(events: Events, end_ms: int | None = None) -> list[IsrMove]:
-    """Every replica that left or joined, in order of time; of one moment, who left comes first."""
+    """Every replica that left or joined an ISR, by time; in one change, those that left first."""
     return [
         IsrMove(key, ts_ms, replica, joined, {} if joined else evictor)
         for key, ts_ms, before, state, evictor in _states(events, end_ms)
@@ -112,7 +112,7 @@ def moves(events: Events, end_ms: int | None = None) -> list[IsrMove]:
 def absences(events: Events, end_ms: int | None = None) -> list[Absence]:
     """Every time that a replica left an ISR, in order of leaving.
 
-    A former replica, by an assignment or a deletion, is not absent.
+    A replica that a reassignment removed, or whose partition was deleted, is not absent.
     """
     absent: list[Absence] = []
     places: dict[Key, dict[int, int]] = defaultdict(dict)  # of those that are out now
@@ -137,7 +137,7 @@ def evictions(events: Events, end_ms: int | None = None) -> list[Absence]:
 
 
 def waits(events: Events) -> list[Wait]:
-    """What the rows of kind `latency` and, of a scenario, `produce_ack` say of acks=all."""
+    """How long produces with acks=all waited: rows `latency` and, in scenarios, `produce_ack`."""
     return [
         Wait(row.run, int(d["latency_ms"]), int(d.get("count", 1)))
         for row in _rows(events, "latency", "produce_ack")
@@ -178,10 +178,10 @@ def _differ(first: StoredIsr, second: StoredIsr) -> bool:
 def _states(
     events: Events, end_ms: int | None
 ) -> Iterator[tuple[Key, int, tuple[int, ...] | None, StoredIsr | None, dict[str, Any]]]:
-    """What is stored, in order: key, ms, the ISR before (None: not known), the state (None: not
-    known from here on), and of a leader's shrink the `KNEW` of `Absence`."""
+    """The stored states, in order: key, ms, the ISR before (None: not known), the state (None: not
+    known from here on), and for a leader's shrink the `KNEW` fields of `Absence`."""
     known: dict[Key, tuple[tuple[int, ...], int]] = {}  # the ISR, and its partition epoch
-    shrinks: dict[Key, Statement] = {}  # what was last asked for
+    shrinks: dict[Key, Statement] = {}  # the last one that a leader asked for
     for row in _rows(events, "isr_shrink", "isr_commit", "unknown", "deleted"):
         key, ts_ms, isr, version = row.key, row.ts_ms, row.isr or (), row.partition_epoch
         if end_ms is not None and ts_ms > end_ms:
@@ -201,7 +201,7 @@ def _states(
 
 
 def _evictor(commit: Statement, shrink: Statement | None) -> dict[str, Any]:
-    """Who evicted and what it knew, if this is what a leader's shrink asked for."""
+    """The evicting leader and what it knew, if this commit stores a leader's shrink; else empty."""
     is_leaders = commit.said_by != "controller" or commit.detail.get("asked_by") == "leader"
     if shrink is None or not is_leaders or set(shrink.isr or ()) != set(commit.isr or ()):
         return {}

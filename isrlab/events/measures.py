@@ -1,4 +1,4 @@
-"""A table of events of one clock in numbers: what a fleet or a scenario cost."""
+"""Measures of an events table whose rows share one clock: the cost of a fleet or a scenario."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from isrlab.events.statements import Events, statements
 
 
 def measures(events: Events, copies: int, least: int, span_ms: tuple[int, int]) -> dict[str, float]:
-    """How often each kind of event happened; and
+    """The number of events of each kind; evictions (by leaders); refused and timed_out produces;
+    p99_ms, the wait of produces with acks=all (one that timed out counts as infinite); and the
+    partition-minutes under_replicated_minutes, under_min_isr_minutes and one_copy_minutes.
 
-    evictions (by a leader), refused and timed_out produces, p99_ms (of produces with acks=all, one
-    that timed out being slower than all), and the partition-minutes under_replicated_minutes,
-    under_min_isr_minutes and one_copy_minutes.
+    `copies`: replicas of a partition; `least`: min.insync.replicas; `span_ms`: (start, end).
     """
     rows = statements(events)
     numbers: dict[str, float] = {**dict.fromkeys(KINDS, 0), **Counter(row.kind for row in rows)}

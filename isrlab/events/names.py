@@ -1,7 +1,7 @@
-"""The names in the table of events: its columns, the kinds of its rows, the keys of their details.
+"""The names in the events table: its columns, the kinds of its rows, the keys of their details.
 
-They stand apart from the schema, so that what only names them needs no Arrow: the grammar of the
-lines of logs runs where there is none.
+They are apart from the schema so that code which needs only names imports no Arrow: the grammar of
+log lines also runs in a browser, where there is none.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ KINDS: dict[str, str] = {
     "isr_rejected": "an ISR change was refused; `detail.error` says by which error",
     "leader": "a broker became leader of the partition",
     "follower": "a broker became follower of the partition; `replica` is its leader",
-    "truncate": "a replica cut its log to `log_end_offset`",
+    "truncate": "a replica truncated its log to `log_end_offset`",
     "high_watermark": "a replica's high watermark moved",
-    "position": "a leader says where the log of `replica` ends: a follower's, or its own",
+    "position": "a leader reports the log end offset of `replica`: of a follower, or its own",
     "crash": "a broker died, was stopped or fenced; `replica` is that broker",
     "restart": "a broker came back; `replica` is that broker",
     "config": "a setting of replication was changed: `detail.name`, `detail.value`, of `detail.of`",
@@ -35,16 +35,16 @@ KINDS: dict[str, str] = {
     "metadata": "a broker learned of a change from the controller",
     "hosted": "a broker has a log of the partition, or begins to copy it; `replica` is that broker",
     "unhosted": "a broker deletes its log of the partition; `replica` is that broker",
-    "failed": "a replica, or a log directory with all that are in it, stopped: `replica`, `cause`",
+    "failed": "a replica, or a log directory with all replicas in it, stopped: `replica`, `cause`",
     "offline": "no leader could be found for the partition",
-    "clock": "a process said when it started: `detail.zone_offset_ms` is its clock's zone",
-    "sign": "a line that tells why an ISR changes; `detail.sign` says what it is a sign of",
+    "clock": "a process logged its start time: `detail.zone_offset_ms` is its clock's zone",
+    "sign": "a line that indicates why an ISR changes; `detail.sign` names the cause",
     "unknown": "no line shows the ISR from here to the next stored one; `detail.why`",
-    "log_start": "the first line that there is of a broker",
-    "log_end": "the last line that there is of a broker: what comes later is not known",
+    "log_start": "the first line of a broker's logs",
+    "log_end": "the last line of a broker's logs: later events are not known",
 }
 
-# `detail.error` of a failed produce: what its producer sees of it
+# How a failed produce ends for its producer, by `detail.error`
 PRODUCE_FAILURES: dict[str, tuple[str, ...]] = {
     "refused": ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
     "timed_out": ("REQUEST_TIMED_OUT", "DELIVERY_TIMEOUT"),

@@ -1,12 +1,12 @@
-"""The one table that every producer writes and every question, figure and report reads.
+"""The schema of the events table, which every producer writes.
 
 One row for each thing that happened to a partition, from the engine, the fleet, or the
 log of a real broker. Columns that a producer cannot know are null. Offsets are Kafka's: the log end
 offset is the next one to be written, the high watermark the first that is not readable.
 
-`broker` is who says it. What the stored state of the partition itself says (the controller, and up
-to 2.6 ZooKeeper) has `detail.said_by` "controller"; in a scenario its `broker` is null, for the
-controller is no broker there. `detail.txt` lists every key that `detail` may have.
+`broker` is the broker that reports the event. A row about the stored state of the partition (from
+the controller, and up to 2.6 from ZooKeeper) has `detail.said_by` "controller"; in a scenario its
+`broker` is null, because the controller is not a broker there. `detail.txt` lists all detail keys.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def spark_schema() -> StructType:
 def table(rows: list[dict[str, Any]]) -> pa.Table:
     """Rows as an Arrow table of the schema.
 
-    Raises ValueError on a kind, a column or a key of `detail` that is not listed above.
+    Raises ValueError for an unknown kind, column or key of `detail`, with the known ones.
     """
     for row in rows:
         kind = row["kind"]
@@ -57,6 +57,6 @@ def table(rows: list[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def _check(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+def _check(label: str, names: Iterable[str], known: Iterable[str]) -> None:
     for name in sorted(set(names) - set(known)):
-        raise ValueError(f"unknown {what} {name!r}; known: {', '.join(known)}")
+        raise ValueError(f"unknown {label} {name!r}; known: {', '.join(known)}")

@@ -1,6 +1,6 @@
-"""Intervals of time: from a moment (included) to another (not included), in ms.
+"""Intervals of time in ms, each with its start and without its end.
 
-All that is asked of them is here: the union, its length, the part within another interval.
+Three operations: the union, its length, and the parts within another interval.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def merged(spans: Iterable[Interval]) -> list[Interval]:
 
 
 def length_ms(spans: Iterable[Interval]) -> int:
-    """How long at least one of them lasts."""
+    """The time that the intervals cover together, in ms."""
     return sum(end - start for start, end in merged(spans))
 
 
 def within(spans: Iterable[Interval], whole: Interval) -> list[Interval]:
-    """The parts of them that lie in another one."""
+    """The parts of the intervals that lie within `whole`."""
     parts = ((max(start, whole[0]), min(end, whole[1])) for start, end in spans)
     return [(start, end) for start, end in parts if end > start]

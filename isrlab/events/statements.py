@@ -1,8 +1,8 @@
-"""A row of the events table as a value: what one line, record or producer says at one moment.
+"""A row of the events table as an object: what one log line, record or producer reports.
 
-`leader` is who led the partition by this row, worked out here and nowhere else: it is named
-(`replica` of a row "leader" or "follower", `detail.leader`), or it is the broker itself, for only a
-leader asks for an ISR and says that one is stored. -1 is none, None is not said.
+`leader` is the leader of the partition according to this row, derived here and nowhere else: the
+row names it (`replica` of a row "leader" or "follower", `detail.leader`), or it is the reporting
+broker, as only a leader asks for an ISR and logs that one is stored. -1: none; None: not shown.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from isrlab.events.names import COLUMNS
 if TYPE_CHECKING:
     import pyarrow as pa  # which a page in a browser does not have
 
-REQUESTS = ("isr_shrink", "isr_expand")  # what a leader wants, before it is stored
-OF_LEADERS = (*REQUESTS, "isr_commit")  # kinds that only a leader prints of itself
-METADATA_LOG = "metadata log"  # which is never wrong: `detail.said_by`
+REQUESTS = ("isr_shrink", "isr_expand")  # a leader asks for them before they are stored
+OF_LEADERS = (*REQUESTS, "isr_commit")  # kinds that, of brokers, only a leader logs
+METADATA_LOG = "metadata log"  # the value of `detail.said_by` for the source that is never wrong
 BROKER_ID = re.compile(r"-?\d{1,10}")
 BrokerIds: TypeAlias = tuple[int, ...]
 
@@ -35,10 +35,10 @@ class Key(NamedTuple):
 
 
 class Statement(msgspec.Struct, eq=False, gc=False):
-    """One row. None is what it does not say; two are the same only if they are one object.
+    """One row. None: the row does not show the value. Rows are compared by identity.
 
-    The first fields are the columns of the table; `ts_ms` may be moved to a common clock, and
-    `printed_ms` stays. `broker` is who says it, `said_by` is empty if it speaks for itself.
+    The first fields are the columns of the table; `ts_ms` may be moved to a common clock, while
+    `printed_ms` stays. `said_by` is empty if `broker` reports about itself.
     """
 
     run: str
@@ -68,12 +68,12 @@ class Statement(msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_own(self) -> bool:
-        """The broker itself says it, and neither a controller nor the metadata log."""
+        """The broker itself reports it, not a controller or the metadata log."""
         return not self.said_by
 
     @property
     def is_exact(self) -> bool:
-        """The metadata log says it."""
+        """The row comes from the metadata log."""
         return self.said_by == METADATA_LOG
 
     @property
@@ -82,7 +82,7 @@ class Statement(msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_leaders(self) -> bool:
-        """The leader says it of itself."""
+        """The leader reports it itself."""
         return not self.said_by and self.broker is not None and self.broker == self.leader
 
     @property
@@ -91,7 +91,7 @@ class Statement(msgspec.Struct, eq=False, gc=False):
 
     @property
     def place(self) -> tuple[int, str, int]:
-        """By which rows of one clock are in order."""
+        """The sort key of rows on one clock."""
         return self.ts_ms, self.file, self.line
 
     def ids(self, name: str) -> BrokerIds:
@@ -109,7 +109,7 @@ def broker_ids(text: str) -> BrokerIds:
 
 
 def statement(**columns: object) -> Statement:
-    """A row of these columns; those that are not named are not said."""
+    """A row with these columns; all others are None."""
     return _statement(*map(columns.get, COLUMNS))
 
 
@@ -125,7 +125,7 @@ def _statement(*values: object) -> Statement:
 
 
 def leader_of(row: Statement) -> int | None:
-    """Who led the partition by this row."""
+    """The leader of the partition according to this row; -1 for none, None if not shown."""
     if row.kind in ("leader", "follower"):
         return row.replica
     if row.kind == "offline":

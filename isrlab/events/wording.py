@@ -1,4 +1,4 @@
-"""How the whole package writes a duration, a count and a text that is not trusted."""
+"""Durations, counts and untrusted text, as the whole package prints them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _UNITS = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 
 
 def duration(ms: float) -> str:
-    """A time as one reads it: 340 ms, 2.8 s, 4 min 12 s, 3 h 5 min, 3 d 4 h."""
+    """A duration in readable units: 340 ms, 2.8 s, 4 min 12 s, 3 h 5 min, 3 d 4 h."""
     if ms < 59_500:
         return f"{ms:.0f} ms" if ms < 1_000 else f"{ms / 1000:.3g} s"
     seconds = round(ms / 1000)
@@ -16,10 +16,10 @@ def duration(ms: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """1 replica, 2 replicas."""
+    """A number with its noun in the singular or plural: 1 replica, 2 replicas."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def printable(text: str) -> str:
-    r"""Text that a terminal shows and does not obey: \x1b, \u202e and the like are spelt out."""
+    r"""`text` with control characters such as \x1b and \u202e escaped, safe for a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

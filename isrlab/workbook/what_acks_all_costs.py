@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 
 from isrlab import fleet
 from isrlab.events import exact
-from isrlab.events.commits import NOBODY, Commit, commits
+from isrlab.events.commits import NO_FOLLOWER, Commit, commits
 from isrlab.events.measures import measures
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
@@ -149,7 +149,7 @@ def plot_by_network(table: pd.DataFrame) -> Axes:
 def plot_tails(histograms: Mapping[str, pd.DataFrame]) -> Axes:
     """The share of produces that wait longer than a time, a line for each histogram.
 
-    A histogram has `latency_ms` (the least of its class: events of kind `latency`) and `count`.
+    A histogram has `latency_ms` (the lower bound of a class: events of kind `latency`) and `count`.
     """
     curves, worst = {}, []
     for name, histogram in histograms.items():
@@ -206,7 +206,7 @@ def summary(configs: Sequence[FleetConfig]) -> pd.DataFrame:
 
 
 def finding(tables: Sequence[pd.DataFrame], stalled_share: float) -> str:
-    """What the loosest, the safe and the strictest setting of `summary` cost, over its seeds."""
+    """The costs of the loosest, the safe and the strictest setting of `summary`, over its seeds."""
 
     def ends(size: str, column: str, word: Callable[[float], str] = "{:,.0f}".format) -> str:
         values = [t.loc[t["min ISR"] == size, column].iloc[0] for t in tables]
@@ -243,12 +243,12 @@ def commits_of(log_dir: str = "", release: str = "4.1.2") -> list[Commit]:
     return shown
 
 
-def _whom(broker: int) -> str:
-    return "no broker" if broker == NOBODY else f"broker {broker}"
+def _held_by(broker: int) -> str:
+    return "no broker" if broker == NO_FOLLOWER else f"broker {broker}"
 
 
 def plot_commits(shown: Sequence[Commit]) -> Axes:
-    """How long each append waited, when, and for whom."""
+    """How long each append waited, when, and for which follower."""
     start_ms = shown[0].committed_ms
     curves = {}
     for broker, has_left in sorted({(commit.held_by, commit.has_left) for commit in shown}):
@@ -256,12 +256,12 @@ def plot_commits(shown: Sequence[Commit]) -> Axes:
         seconds = [(commit.appended_ms - start_ms) / 1000 for commit in own]
         waits_ms = [max(commit.wait_ms, ZERO_MS) for commit in own]
         look = style.broker_colour(broker), "x" if has_left else "o"
-        name = f"{_whom(broker)}{', until it is out of the ISR' if has_left else ''}"
+        name = f"{_held_by(broker)}{', until it is out of the ISR' if has_left else ''}"
         curves[f"waits for {name}"] = Curve(seconds, waits_ms, look=look, style="")
     longest = max(shown, key=lambda commit: commit.wait_ms)
     title = (
         f"Half of the appends wait {statistics.median_low(c.wait_ms for c in shown)} ms or less; "
-        f"the longest waits {longest.wait_ms / 1000:.1f} s, for {_whom(longest.held_by)}"
+        f"the longest waits {longest.wait_ms / 1000:.1f} s, for {_held_by(longest.held_by)}"
     )
     return plot_curves(curves, title, (Scale("s since the first commit", low=None), _TIMES))
 

@@ -34,13 +34,13 @@ class SentBatch(NamedTuple):
 def play(release: str, submitted: Mapping[str, int], round_trip_ms: int = 100) -> list[SentBatch]:
     """The requests of one broker whose partitions submit a change at these times (ms).
 
-    Raises ValueError for what is no release, and for those before 2.7, which have no such request.
+    Raises ValueError for an unknown release, and for one before 2.7, which has no such request.
     """
     numbers = versions.release(release)
     if numbers < (2, 7):
         raise ValueError(f"Kafka {release} writes ISR changes into ZooKeeper, one by one")
     unsent = sorted(submitted.items(), key=itemgetter(1))
-    requests, free_ms = list[SentBatch](), -1  # when the last answer has come
+    requests, free_ms = list[SentBatch](), -1  # `free_ms`: when the last answer arrived
     while unsent:
         (first, submitted_ms), *_ = unsent
         sent_ms = max(submitted_ms, free_ms)

@@ -1,15 +1,15 @@
 """Requests that wait: the purgatory, and the timing wheels that let them expire.
 
 Theory of operation. A fetch that finds too little, and a produce whose records are not committed
-yet, wait in a purgatory. Each waiting operation is on the watch list of every partition it is
-about. Whatever happens to a partition (an append, a new high watermark) has its watch list looked
-through; an operation whose condition holds completes. What nothing completes, the timer does. So
-each completes exactly once, and its cause is known.
+yet, wait in a purgatory. Each waiting operation is on the watch list of every partition it
+concerns. After each event of a partition (an append, a new high watermark) the broker goes through
+its watch list and completes the operations whose conditions hold. The timer completes the others.
+So each operation completes exactly once, and its cause is known.
 
 The timer is a row of wheels. A wheel has `size` slots of `tick_ms` each; a task goes into the slot
 of its expiration in the finest wheel that reaches so far. When a slot of a coarser wheel is due,
 its tasks are added again, and so fall to a finer wheel or run. A wheel's clock moves only when a
-slot is due. Up to 0.8.2 a queue ordered by expiration stood in its place.
+slot is due. Up to 0.8.2 the timer was a queue ordered by expiration.
 
 Times are milliseconds. Left out: threads and locks, the 512 shards of the watch lists (2.2) and
 their purges, throttled replicas, and what completes a fetch besides bytes (fencing, diverging
@@ -28,7 +28,7 @@ from typing import NamedTuple, TypeAlias
 
 from isrlab.closeups.segment import Reader, SegmentedLog
 
-MOST_SLOTS = 100_000  # emptied in one call
+MOST_SLOTS = 100_000  # that one call may empty
 Place = tuple[int, int]  # number of the wheel (0 is the finest), number of the slot
 Logs: TypeAlias = Mapping[str, SegmentedLog]  # by partition
 PartitionRequest: TypeAlias = tuple[str, Reader, int, int]  # partition, reader, offset, max bytes
@@ -40,7 +40,7 @@ class Task(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A task is put into a slot, or runs: then it has no target."""
+    """A task goes into a slot, or it runs: then `target` is None."""
 
     task: Task
     at_ms: int
@@ -58,8 +58,8 @@ class Move(NamedTuple):
 class Wheel:
     """One circle of slots. Its clock, `current_ms`, is a multiple of its tick.
 
-    `slots` holds tasks by when the tick of their slot begins. A slot stays until that is due, even
-    if its tasks are cancelled.
+    `slots` has the tasks of each slot by the time (ms) at which its tick begins. A slot stays until
+    it is due, even if its tasks are cancelled.
     """
 
     tick_ms: int
@@ -72,7 +72,7 @@ class Wheel:
         return self.tick_ms * self.size
 
     def slot(self, at_ms: int) -> int:
-        """The number of the slot for a time; the hand is at that of `current_ms`."""
+        """The number of the slot for a time."""
         return at_ms // self.tick_ms % self.size
 
     def advance(self, now_ms: int) -> Wheel:
@@ -114,7 +114,7 @@ class Timer:
         return Timer(tuple(wheels)), Move(task, now_ms, (level, wheel.slot(begins_ms)))
 
     def advance(self, now_ms: int) -> tuple[Timer, tuple[Move, ...]]:
-        """Let every slot that is due be emptied, the earliest first: its tasks are added again."""
+        """Empty every slot that is due, the earliest first, and add its tasks again."""
         timer, moves = self, list[Move]()
         for _ in range(MOST_SLOTS):
             slots = [(ms, n) for n, wheel in enumerate(timer.wheels) for ms in wheel.slots]
@@ -132,13 +132,13 @@ class Timer:
         raise RuntimeError(f"more than {MOST_SLOTS} slots are due by {now_ms} ms")
 
     def cancel(self, task_id: str) -> Timer:
-        """The task is gone. Its slot stays due: the wheel's clock moves all the same."""
+        """Remove the task. Its slot stays, so the wheel's clock still moves when that is due."""
         return Timer(tuple(wheel.without(task_id) for wheel in self.wheels))
 
 
 class PolledQueue(NamedTuple):
-    """0.8.2: one queue ordered by expiration. Its thread looks for at most 200 ms at a time, but
-    the queue wakes it as soon as something expires: 200 ms is no resolution.
+    """0.8.2: one queue ordered by expiration. Its thread polls with a timeout of 200 ms, but the
+    queue wakes it as soon as a task expires, so expiry is not rounded to 200 ms.
 
     A completed task stays in the queue until it expires (or until a purge, which is left out).
     """
@@ -158,11 +158,11 @@ class PolledQueue(NamedTuple):
         return self
 
 
-# What waits, and for what
+# Waiting requests and their conditions
 
 
 class FetchPart(NamedTuple):
-    """One partition of a waiting fetch. `place` is where its offset was when it was parked."""
+    """One partition of a waiting fetch. `place`: the position of `offset` when it was parked."""
 
     partition: str
     reader: Reader
@@ -178,7 +178,7 @@ class WaitingFetch(NamedTuple):
     min_bytes: int = 1
 
     def is_satisfied(self, logs: Logs) -> bool:
-        """A partition that is gone, or on another segment than the offset, also satisfies it."""
+        """A deleted partition, or one whose end is in another segment, also satisfies the fetch."""
         bytes_ready = 0
         for partition, reader, offset, max_bytes, place in self.parts:
             if (log := logs.get(partition)) is None:
@@ -193,7 +193,7 @@ class WaitingFetch(NamedTuple):
 
 
 class WaitingProduce(NamedTuple):
-    """Complete once each partition's high watermark has reached the end of what was appended."""
+    """Complete once each partition's high watermark has reached the end of the produced records."""
 
     required_offsets: tuple[tuple[str, int], ...]
 
@@ -214,7 +214,7 @@ class Operation(NamedTuple):
 def parked_fetch(
     id: str, logs: Logs, asked: Sequence[PartitionRequest], deadline_ms: int, min_bytes: int = 1
 ) -> Operation:
-    """A fetch, as it is when it is parked."""
+    """The operation of a fetch that is parked now, with the positions of its offsets."""
     parts = tuple(FetchPart(*part, logs[part[0]].place_of(part[2])) for part in asked)
     keys = tuple(part.partition for part in parts)
     return Operation(id, keys, deadline_ms, WaitingFetch(parts, min_bytes))
@@ -241,9 +241,9 @@ PurgatoryStep = tuple["Purgatory", tuple[Completion, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Purgatory:
-    """Waiting operations, who watches which partition, and the timer.
+    """Waiting operations, the watch list of each partition, and the timer.
 
-    A completed operation stays on the watch lists of its other keys until they are looked through.
+    A completed operation stays on the watch lists of its other keys until these are next checked.
     """
 
     timer: Timer
@@ -262,7 +262,7 @@ class Purgatory:
         return purgatory._complete(done)
 
     def check(self, key: str, logs: Logs, cause: Cause, now_ms: int) -> PurgatoryStep:
-        """Something happened to a partition: complete what that satisfies (checkAndComplete)."""
+        """After an event of a partition, complete the satisfied operations (checkAndComplete)."""
         watching = [self.waiting[i] for i in self.watchers.get(key, ()) if i in self.waiting]
         done = [Completion(o, now_ms, cause) for o in watching if o.condition.is_satisfied(logs)]
         purgatory, completions = self._complete(done)
@@ -270,7 +270,7 @@ class Purgatory:
         return replace(purgatory, watchers=self.watchers | left), completions
 
     def advance(self, now_ms: int) -> PurgatoryStep:
-        """Complete what has expired."""
+        """Complete the operations that have expired."""
         timer, moves = self.timer.advance(now_ms)
         expired = [move for move in moves if move.runs and move.task.id in self.waiting]
         done = [Completion(self.waiting[e.task.id], e.at_ms, Cause.EXPIRY) for e in expired]

@@ -1,7 +1,7 @@
 """A log as files: segments of batches, the sparse offset index, and how far each reader may read.
 
-Theory of operation. A log is a row of segments, each named by its base offset. A segment's file is
-batches one after the other; its index knows the byte position of only a few of them, one for every
+Theory of operation. A log is a sequence of segments, each named by its base offset. A segment's
+file holds batches; its index has the byte position of only a few of them, one for every
 `index.interval.bytes` written. A read finds the greatest index entry up to the offset it wants by
 a binary search (`search`), scans forward from there to the batch that contains it (`locate`), and
 takes bytes up to the smallest of three limits: the size asked for, the end of the segment, the
@@ -33,7 +33,7 @@ WARM_ENTRIES = 8192 // INDEX_ENTRY_BYTES  # the end of the index, which is searc
 
 
 class Reader(IntEnum):
-    """Who asks, and thereby how far it may read."""
+    """The kinds of readers, which may read up to different bounds."""
 
     FOLLOWER = 0  # up to the log end offset: else nothing would ever be committed
     CONSUMER = 1  # up to the high watermark
@@ -43,19 +43,19 @@ class Reader(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReadRules:
-    """What of writing the index and of reading depends on the release."""
+    """The rules of index writes and of reads that depend on the release."""
 
-    indexes_last_offset: bool = True  # of what is written; up to 1.1 its first (KAFKA-6530)
+    indexes_last_offset: bool = True  # of a write; up to 1.1 its first offset (KAFKA-6530)
     bounds_by_position: bool = True  # 2.4: the reader's bound is a byte position, not an offset
     refuses_start_beyond_bound: bool = False  # up to 0.9; since then it reads nothing
     has_min_one_message: bool = True  # 0.10.1: a first batch of any size is read (KIP-74)
     has_read_committed: bool = True  # 0.11 (KIP-98)
     searches_warm_section: bool = True  # 2.1 (KAFKA-6432)
-    indexes_each_batch: bool = False  # of a write, from 3.9.1, 4.0.1 and 4.1 on (KAFKA-806)
+    indexes_each_batch: bool = False  # of a write: from 3.9.1, 4.0.1 and 4.1 on (KAFKA-806)
 
     @classmethod
     def of(cls, release: str) -> ReadRules:
-        """The rules of a release ("0.10.1", "3.7"). Raises ValueError for what is no release."""
+        """The rules of a release ("0.10.1", "3.7"). Raises ValueError for an unknown release."""
         at = versions.release(release)
         bounds = at >= (2, 4), at < (0, 10), at >= (0, 10, 1), at >= (0, 11)
         each = (3, 9, 1) <= at < (4, 0) or at >= (4, 0, 1)
@@ -75,14 +75,14 @@ class Batch(NamedTuple):
 
 
 class IndexEntry(NamedTuple):
-    """Of the sparse index: where a batch begins, under its last or its first offset."""
+    """An entry of the sparse index: the byte position of a batch, and its last or first offset."""
 
     offset: int
     position: int
 
 
 class Probe(NamedTuple):
-    """A slot of the index that a search reads, and between which slots the answer is after it."""
+    """A slot of the index that a search reads, and the range of slots that is left after it."""
 
     slot: int
     low: int  # -1: before the first entry
@@ -90,7 +90,7 @@ class Probe(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """Where an offset was found: from which index entry on, over which batches."""
+    """The result of a search for an offset: the index entry, and the batches that were scanned."""
 
     entry: IndexEntry
     first_scanned: int  # number of the batch that the scan began at
@@ -105,12 +105,12 @@ class SegmentRead(NamedTuple):
     """The bytes of one read of one segment."""
 
     size_bytes: int
-    batches: tuple[Batch, ...]  # those that are whole; bytes of one that is cut are of no use
+    batches: tuple[Batch, ...]  # complete ones; the reader cannot use the bytes of a partial batch
 
 
 @dataclass(frozen=True, slots=True)
 class LogSegment:
-    """One file of batches and its index. `positions` says where each batch begins."""
+    """One file of batches and its index. `positions`: the byte at which each batch begins."""
 
     base_offset: int
     index_interval_bytes: int = 4096
@@ -133,7 +133,7 @@ class LogSegment:
         """The segment with one more write, of one batch (a leader) or several (a follower).
 
         Each batch of a write, or in older releases only the write as a whole, gets an entry if more
-        than the interval has been written since the last one: there a follower's index is sparser.
+        than the interval has been written since the last: there a follower's index is sparser.
         Raises ValueError for offsets that do not grow, or overflow the 4 bytes of an index entry,
         and if the index is full.
         Source: LogSegment.append 0.10.2.2:101-125, 2.0.1:124-150, 3.7.1 (Java):245-275; 4.1.0.
@@ -234,7 +234,7 @@ class LogSegment:
         return replace(self, batches=batches, positions=positions, index=index, unindexed_bytes=0)
 
     def recover(self) -> LogSegment:
-        """The segment with its index made anew from the file, an entry for a batch.
+        """The segment with its index rebuilt from the file, with entries for single batches.
 
         Source: LogSegment.recover 0.10.2.2:215-255, 3.7.1 (Java):480-540.
         """
@@ -246,7 +246,7 @@ class LogSegment:
 
 
 class LogRead(NamedTuple):
-    """What a reader gets, or why it gets nothing."""
+    """The result of a read: bytes and batches, or an error."""
 
     reader: Reader
     start: int
@@ -258,7 +258,7 @@ class LogRead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentedLog:
-    """A row of segments, and the offsets that bound its readers."""
+    """A sequence of segments, and the offsets that bound its readers."""
 
     segments: tuple[LogSegment, ...]
     rules: ReadRules = ReadRules()
@@ -323,7 +323,7 @@ class SegmentedLog:
     def read(
         self, reader: Reader, start: int, max_bytes: int, *, min_one_message: bool = True
     ) -> LogRead:
-        """What `reader` gets from `start` on; `min_one_message` counts only where KIP-74 holds.
+        """Read for `reader` from `start` on; `min_one_message` has no effect before KIP-74.
 
         Errors: OFFSET_OUT_OF_RANGE outside the log; up to 0.9 UNKNOWN for a start beyond the bound.
         """

@@ -1,4 +1,4 @@
-"""The engine's KRaft controller, as a schedule speaks to it."""
+"""The engine's KRaft controller, driven by the commands of a schedule."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ REPLICAS = (1, 2, 3)  # 4 never holds the partition
 
 
 class ControllerPlayer:
-    """The controller of a topic's partitions, its brokers all alive at first.
+    """The controller of a topic's partitions. All brokers are alive at first.
 
-    `has_elr` false: a cluster whose feature is off, in a release that has it. A command that names
-    no partitions is for partition 0, or, where a machine comes or goes, for all.
+    `has_elr` false: the feature is off, in a release that has it. A command that names no
+    partitions affects partition 0; one about a broker or the settings affects all.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class ControllerPlayer:
         states = [PartitionState(tuple(r), r[0], tuple(r)) for r in partitions or [[*REPLICAS]]]
         self.controllers = [Controller(version, chosen, state, alive) for state in states]
         self.responses: list[str | None] = [None] * len(states)
-        self.has_failed = False  # and has stepped down: that is the end
+        self.has_failed = False  # it has stepped down, and ignores all further commands
 
     @property
     def controller(self) -> Controller:
-        """What is stored of partition 0."""
+        """The controller with the stored state of partition 0."""
         return self.controllers[0]
 
     def do(self, name: str, *words: Any) -> None:
@@ -68,13 +68,13 @@ class ControllerPlayer:
         self._step(m.ControlledShutdown(broker))
 
     def reassign(self, target: list[int] | None, *partitions: int) -> None:
-        """Other replicas are wanted; None cancels what goes on."""
+        """An operator asks for these replicas; None cancels a reassignment in progress."""
         wanted = None if target is None else tuple(target)
         self._step(m.AlterPartitionReassignments(wanted), *partitions or (0,))
 
     def configure(self, min_insync_replicas: int) -> None:
-        """An operator sets the topic's min.insync.replicas; 0 is the cluster's, which the topic
-        does not heed, as it has its own."""
+        """An operator sets the topic's min.insync.replicas; 0 stands for a change of the cluster's
+        value, which does not affect the topic, because it has its own."""
         own = self.controller.settings.min_insync_replicas
         of_cluster = not min_insync_replicas
         self._step(m.IncrementalAlterConfigs(min_insync_replicas or own, of_cluster))
@@ -83,10 +83,8 @@ class ControllerPlayer:
         self._step(m.ElectLeaders(kind), *partitions or (0,))
 
     def alter(self, broker: int, epochs: list[int], members: list[list[int]], *more: int) -> None:
-        """A leader asks for an ISR; `epochs` are of leader and partition, a member has its own.
-
-        `more`: whether the leader is recovering, and the partition.
-        """
+        """A leader asks for an ISR. `epochs`: leader epoch, partition epoch; `members`: pairs of
+        broker and broker epoch; `more`: whether it is recovering (0 or 1), then the partition."""
         is_recovering, partition = (*more, 0)[:2]
         isr = tuple(number for number, _ in members)
         known = tuple(broker_epoch for _, broker_epoch in members)
@@ -96,7 +94,7 @@ class ControllerPlayer:
         )
 
     def _step(self, message: m.Message, *partitions: int) -> None:
-        """Each of these partitions, or all, by what was stored of partition 0 before."""
+        """Pass the message to these partitions (default: all), by partition 0's state before."""
         replicas = len(self.controller.replicas)
         kinds = (
             m.AlterPartitionResponse
@@ -114,7 +112,7 @@ class ControllerPlayer:
     # What is compared
 
     def seen(self) -> Seen:
-        """Of partition 0 by its name alone, of others with theirs before it."""
+        """The visible values by name; those of partition 1 have the prefix "p1 ", and so on."""
         if self.has_failed:
             return {"has_failed": True}
         shown = {"active": sorted(self.controller.available)}

@@ -1,4 +1,4 @@
-"""The engine's follower, as a schedule speaks to it: it asks, the schedule answers."""
+"""The engine's follower, driven by a schedule, which answers its requests."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ANSWERS = {
 
 
 class FollowerPlayer:
-    """Broker 1 of the engine, and the one request that it has on its way; the schedule answers."""
+    """Broker 1 of the engine and the one request that it has in flight; the schedule answers it."""
 
     def __init__(self, version: KafkaVersion, **settings: object) -> None:
         chosen = Settings.of(version, **settings)
         self.broker, _ = machine.start(Broker(FOLLOWER, version, chosen, REPLICAS))
-        self.question: FollowerRequest | None = None  # what it waits for
-        self.retry: m.RetryRequest | None = None  # or when it will ask again
-        self.asked: list[Any] | None = None  # what was answered last
+        self.question: FollowerRequest | None = None  # the request in flight
+        self.retry: m.RetryRequest | None = None  # or the timer after which it sends another
+        self.asked: list[Any] | None = None  # the request that this command answered
         self.has_halted = False
 
     def do(self, name: str, *words: Any) -> None:
@@ -42,7 +42,7 @@ class FollowerPlayer:
     # The commands
 
     def log(self, epochs: list[list[int]], high_watermark: int) -> None:
-        """Records that it has from before, as (epoch, how many)."""
+        """Begin with these records, as (epoch, count)."""
         records = [Record(f"a{epoch}", epoch) for epoch, count in epochs for _ in range(count)]
         log = Log().append(records, self.broker.version).with_high_watermark(high_watermark)
         self.broker = replace(self.broker, log=log.checkpoint())
@@ -52,7 +52,7 @@ class FollowerPlayer:
         self._step(m.LeaderAndIsr(leader, epoch, isr, partition_epoch, REPLICAS))
 
     def lead(self, epoch: int, partition_epoch: int, count: int) -> None:
-        """Lead in an epoch of its own, and append what no follower may ever copy."""
+        """Lead in `epoch`, and append `count` records that no follower copies."""
         isr = (FOLLOWER, *LEADERS)
         self._step(m.LeaderAndIsr(FOLLOWER, epoch, isr, partition_epoch, REPLICAS))
         self.question = self.retry = None
@@ -69,7 +69,7 @@ class FollowerPlayer:
         self._answer(m.EpochEndOffset, epoch=epoch, end_offset=end_offset)
 
     def range(self, start: int, end: int) -> None:
-        """A fetch is out of range, and this is the leader's range."""
+        """The fetch is out of range; the leader's log goes from `start` to `end`."""
         self._answer(m.FetchResponse, base_offset=0, error="OFFSET_OUT_OF_RANGE")
         asked = self.asked
         if isinstance(self.question, m.ListOffsets):
@@ -90,7 +90,7 @@ class FollowerPlayer:
             self._step(m.Disconnected(self.broker.role.leader))
 
     def asking(self) -> FollowerRequest | None:
-        """What it asks, or will after its pause."""
+        """The request in flight, or else the one that it sends after its back-off."""
         if self.retry is not None:
             retry, self.retry = self.retry, None
             self._step(retry)
@@ -99,7 +99,7 @@ class FollowerPlayer:
     def _answer(self, kind: Any, **words: Any) -> None:
         question = self.asking()
         if question is not None and kind is not ANSWERS[type(question)]:
-            self.lost()  # what answers another question is none
+            self.lost()  # the schedule answers another kind of request
         elif question is not None:
             self.asked = said(question)
             self._step(kind(request=question.request, **words))
@@ -111,7 +111,7 @@ class FollowerPlayer:
         sent = [o.message for o in outputs if isinstance(o, m.Send)]
         pauses = [o.message for o in outputs if isinstance(o, m.After)]
         self.question = next((x for x in sent if isinstance(x, FollowerRequest)), self.question)
-        if self.broker.last_request == before:  # nothing new was asked: later, or never
+        if self.broker.last_request == before:  # no new request: it retries later, or never
             self.retry = next((x for x in pauses if isinstance(x, m.RetryRequest)), self.retry)
         else:
             self.retry = None
@@ -135,7 +135,7 @@ class FollowerPlayer:
 
 
 def said(question: FollowerRequest) -> list[Any]:
-    """A request in words."""
+    """A request as a list: its kind, then the fields that are compared."""
     if isinstance(question, m.Fetch):
         return ["fetch", question.offset, question.leader_epoch, question.last_fetched_epoch]
     if isinstance(question, m.OffsetsForLeaderEpoch):

@@ -1,4 +1,4 @@
-"""The engine's leader, as a schedule speaks to it."""
+"""The engine's leader, driven by the commands of a schedule."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from isrlab.engine.versions import KafkaVersion
 T0 = 1_000_000
 LEADER = 1
 REPLICAS = (1, 2, 3, 4)
-Seen = dict[str, Any]  # what one can see of a machine, by name
+Seen = dict[str, Any]  # the visible values of a machine, by name
 
 
 class LeaderPlayer:
-    """Broker 1 of the engine and what it sends; the schedule plays all others."""
+    """Broker 1 of the engine and its messages; the schedule plays all other machines."""
 
     def __init__(self, version: KafkaVersion, **settings: object) -> None:
         chosen = Settings.of(version, **settings)
@@ -29,8 +29,8 @@ class LeaderPlayer:
         self.is_up = True
         self.answers: dict[int, str | None] = {}  # request of an acks=all produce -> error
         self.waiting: set[int] = set()  # acks=all produces
-        self.newest: dict[int, int] = {}  # replica -> its last fetch
-        self.parked: dict[int, object] = {}  # and what that got, if it had to wait
+        self.newest: dict[int, int] = {}  # replica -> request number of its last fetch
+        self.parked: dict[int, object] = {}  # replica -> the result of a fetch that had to wait
         self.response: object = None
 
     def do(self, name: str, *words: Any) -> None:
@@ -53,7 +53,7 @@ class LeaderPlayer:
         self._produce(m.ACKS_ALL)
 
     def copy(self, count: int, high_watermark: int, epoch: int) -> None:
-        """As a follower, from the current leader."""
+        """Append records as a follower that copies them from the leader of `epoch`."""
         records = tuple(Record(f"c{epoch}", epoch) for _ in range(count))
         log = self.broker.log.append(records, self.broker.version)
         self.broker = replace(self.broker, log=log.with_high_watermark(high_watermark))
@@ -73,7 +73,7 @@ class LeaderPlayer:
         self._step(m.ExpireIsr())
 
     def zookeeper(self, is_up: bool) -> None:
-        """Whether what a leader writes arrives, up to 2.6."""
+        """Up to 2.6: whether the leader's writes to ZooKeeper succeed."""
         self.is_up = is_up
 
     def answer(self, error: str | None = None) -> None:
@@ -99,7 +99,7 @@ class LeaderPlayer:
                 self._on_sent(message, output.to, output.message)
 
     def _on_sent(self, message: m.Message, to: int, sent: Any) -> None:
-        """Note an answer: to `message`, or to what has waited."""
+        """Note an answer: to `message`, or to a request that waited."""
         if isinstance(sent, m.AlterPartition):
             self.asked += 1
             if self.broker.version.writes_zookeeper:

@@ -1,7 +1,7 @@
-"""Verdicts that are kept: schedules, with what Kafka showed after each step.
+"""Stored verdicts: schedules, with Kafka's visible state after each step.
 
-`data/judged/CLASS/RELEASE.txt.xz` is, unpacked, a line of JSON for each step: a command and, last,
-what Kafka shows that it did not show before (null: shows no more). A run begins with its settings.
+`data/judged/CLASS/RELEASE.txt.xz` has a line of JSON for each step: the command and, last, the
+values that changed with it (null: the value is gone). A run begins with a line of its settings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COMPARED = FOLDER / "compared.json"
 SETTINGS = "settings"
 ENDING = ".txt.xz"
 CommandWords = list[Any]  # a name and its words
-# What of Kafka is held against what of the engine
+# Kafka's class, in words, and the engine's player that is compared with it
 CLASSES: dict[str, tuple[str, Any]] = {
     "partition": ("Partition, with its log and the manager of its ISR changes", LeaderPlayer),
     "follower": ("ReplicaFetcherThread, with the partition and log that it fills", FollowerPlayer),
@@ -35,7 +35,7 @@ CLASSES: dict[str, tuple[str, Any]] = {
 
 
 class Player(Protocol):
-    """A machine that obeys a schedule's commands, and what it then shows."""
+    """A machine that obeys a schedule's commands and shows its visible state."""
 
     def do(self, name: str, *words: Any) -> None: ...
     def seen(self) -> Seen: ...
@@ -49,7 +49,7 @@ def player(kind: str, version: KafkaVersion, settings: dict[str, Any]) -> Player
 
 
 class Compared(NamedTuple):
-    """One command, and what Kafka and the engine show after it."""
+    """One command, and the visible states of Kafka and of the engine after it."""
 
     command: CommandWords
     kafka: Seen
@@ -57,7 +57,7 @@ class Compared(NamedTuple):
 
     @property
     def differs(self) -> dict[str, tuple[Any, Any]]:
-        """(Kafka's, the engine's) of whatever Kafka shows and the engine shows otherwise."""
+        """(Kafka's value, the engine's value) by name, for each value that differs."""
         return {
             name: (value, self.engine.get(name))
             for name, value in self.kafka.items()
@@ -74,14 +74,14 @@ class JudgedRun(NamedTuple):
     states: list[Seen]
 
     def beside(self, version: KafkaVersion) -> Iterator[Compared]:
-        """The schedule played by the engine's `version`, beside what Kafka showed."""
+        """Play the schedule by the engine's `version`, and compare each step with Kafka's."""
         engine = player(self.kind, version, self.settings)
         for command, state in zip(self.schedule, self.states, strict=True):
             engine.do(*command)
             yield Compared(command, state, engine.seen())
 
     def agrees(self, version: KafkaVersion) -> bool:
-        """The engine with these rules shows after every step what Kafka showed."""
+        """After every step the engine with these rules agrees with Kafka."""
         try:
             return not any(step.differs for step in self.beside(version))
         except (ArithmeticError, LookupError, TypeError, ValueError):
@@ -89,14 +89,14 @@ class JudgedRun(NamedTuple):
 
 
 def releases(kind: str) -> list[str]:
-    """The releases of which verdicts of this class are stored, oldest first."""
+    """The releases with stored verdicts of this class, oldest first."""
     names = [path.name.removesuffix(ENDING) for path in (FOLDER / kind).glob(f"*{ENDING}")]
     return sorted(names, key=lambda name: tuple(map(int, name.split("."))))
 
 
 @cache
 def read(kind: str, release: str) -> list[JudgedRun]:
-    """All stored runs. Raises ValueError for a class or release of which there are none."""
+    """All stored runs of a class of a release. Raises ValueError with what is stored."""
     if release not in releases(kind):
         known = {name: releases(name) for name in CLASSES}
         raise ValueError(f"no verdicts of {kind!r} {release!r} are stored; there are {known}")
@@ -116,9 +116,9 @@ def read(kind: str, release: str) -> list[JudgedRun]:
 
 
 def figures() -> pd.DataFrame:
-    """A row for each class and release: runs and steps that are stored, and steps compared in all.
+    """A row for each class and release: the stored runs and steps, and all compared steps.
 
-    `compared` are those of the run of `make judge` in which the stored ones were chosen.
+    `compared` counts the steps of the `make judge` run from which the stored ones were chosen.
     """
     compared = json.loads(COMPARED.read_text(encoding="utf-8"))
     rows = []
@@ -131,5 +131,5 @@ def figures() -> pd.DataFrame:
 
 
 def found() -> dict[str, dict[str, Any]]:
-    """The differences that were found and mended, by letter: see data/judged/README.md."""
+    """The differences that were found, corrected or not, by letter: see data/judged/README.md."""
     return tomllib.loads((FOLDER / "found.toml").read_text(encoding="utf-8"))

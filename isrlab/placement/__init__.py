@@ -1,6 +1,6 @@
 """Which brokers share partitions, and how likely some partition fails when several brokers do.
 
-partitions = placement.describe(text)                   # what kafka-topics --describe prints
+partitions = placement.describe(text)                   # the output of kafka-topics --describe
 partitions = placement.placed("kraft", racks, topics)   # or as an algorithm places them
 units = placement.units_of(racks)
 placement.chance(placement.bad_sets(partitions, units, "offline"), len(units), failures=2)
@@ -21,7 +21,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """What needs numpy is imported when it is asked for: a description is read without it."""
+    """Import a name that needs numpy on its first use: a description is read without it."""
     for module, names in _MODULES.items():
         if name in names.split():
             return getattr(import_module(f"isrlab.placement.{module}"), name)

@@ -1,8 +1,8 @@
-"""Partitions out of what `kafka-topics --describe` prints, from 0.8.0 to 4.x.
+"""Partitions from the output of `kafka-topics --describe`, of releases 0.8.0 to 4.x.
 
 Source: ListTopicCommand 0.8.0, TopicCommand 0.8.1 to 4.x (small letters in 0.8.0; Elr and
-LastKnownElr since 3.8; a reassignment has more fields). Blanks instead of tabs are fine. From 2.2
-on the line of a topic also has what its brokers' files set; before, a topic's own settings only.
+LastKnownElr since 3.8; a reassignment adds fields). Tabs may have become blanks. From 2.2 on the
+line of a topic also has settings from its brokers' files; before, only the topic's own.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import NamedTuple
 from isrlab.events.wording import counted
 
 _IDS = r"\d{1,10}(?:,\d{1,10})*"
-_PARTITION = re.compile(  # blanks in a row are one by then
+_PARTITION = re.compile(  # of a line in which each run of blanks is one blank
     r"topic: ?(?P<topic>\S+) partition: ?(?P<number>\d{1,9}) leader: ?(?P<leader>\S+)"
     rf" replicas: ?(?P<replicas>{_IDS}) isr:(?: ?(?P<isr>{_IDS}))?(?P<rest>(?: [a-z].*)?)",
     re.IGNORECASE,
 )
-_REST = re.compile(  # what may follow; (?:...) without a value is an empty list
+_REST = re.compile(  # further fields; one without a value is an empty list
     r"(?: Adding Replicas:(?P<adding>.*?) Removing Replicas:(?P<removing>.*?))?"
     rf"(?: Elr:(?: ?(?P<elr>{_IDS}|N/A))? LastKnownElr:(?: ?(?P<last>{_IDS}|N/A))?)?"
     rf"(?: MarkedForDeletion: true)?(?: Offline:(?: ?{_IDS})?)?"
@@ -30,14 +30,14 @@ _TOPIC = re.compile(
 )
 _MIN_ISR = re.compile(r"(?:^|[ ,])min\.insync\.replicas=(\d{1,9})(?=[ ,]|$)")
 _UNCLEAN = re.compile(r"(?:^|[ ,])unclean\.leader\.election\.enable=(true|false)(?=[ ,]|$)")
-_NEARLY_MIN_ISR = re.compile(r"min\.in|sync\.replicas")  # with a letter less or another
+_NEARLY_MIN_ISR = re.compile(r"min\.in|sync\.replicas")  # with a missing or a wrong letter
 _NEARLY_UNCLEAN = re.compile(r"unclean\.leader|election\.enable")
 _NO_LEADER = ("none", "-1")
 EXAMPLE = "Topic: orders  Partition: 0  Leader: 1  Replicas: 1,2,3  Isr: 1,2,3"
 
 
 class DescribedPartition(NamedTuple):
-    """A partition; `leader` is -1 for none, None where a setting is not known."""
+    """A partition; `leader` is -1 if there is none, a setting None if it is not known."""
 
     topic: str
     number: int
@@ -57,7 +57,7 @@ class DescribedPartition(NamedTuple):
 
 
 class DescribedTopic(NamedTuple):
-    """The line of a topic. `shows_all`: also what brokers set, so that the rest is the default."""
+    """The line of a topic. `shows_all`: with brokers' settings, so others have their defaults."""
 
     partition_count: int
     min_isr: int | None
@@ -66,9 +66,9 @@ class DescribedTopic(NamedTuple):
 
 
 class TopicsDescription(NamedTuple):
-    """`forms`: how lines of partitions, and of topics, look; one of each in a text of one tool. The
-    last two marks: it has an Elr field or a TopicId, and brokers filled that. `others`: lines that
-    are neither, and not empty."""
+    """`forms`: the layouts of partition lines and topic lines; one tool prints one of each. Their
+    last two flags: the line has an Elr field or a TopicId, and the brokers filled it. `others`: all
+    other lines that are not empty."""
 
     partitions: list[DescribedPartition]
     topics: dict[str, DescribedTopic]
@@ -77,9 +77,9 @@ class TopicsDescription(NamedTuple):
 
 
 def describe(text: str, min_isr: int = 1) -> list[DescribedPartition]:
-    """The partitions; `min_isr` of topics whose line names none.
+    """The partitions; `min_isr` is that of topics whose line does not have it.
 
-    Raises ValueError with the line that cannot be, or with an example if none is a partition.
+    Raises ValueError with the wrong line, or with an example if no line is that of a partition.
     """
     return [
         p._replace(elr=tuple(b for b in p.elr if b in p.replicas),
@@ -89,7 +89,7 @@ def describe(text: str, min_isr: int = 1) -> list[DescribedPartition]:
 
 
 def described(text: str) -> TopicsDescription:
-    """All that the text says. Raises ValueError as `describe` does."""
+    """All partitions, topics and other lines of the text. Raises ValueError as `describe` does."""
     description = TopicsDescription([], {}, set(), [])
     for number, line in enumerate(text.splitlines(), 1):
         line = " ".join(line.split())
@@ -119,7 +119,7 @@ def _add_partition(description: TopicsDescription, match: re.Match[str]) -> None
     leads = -1 if leader in _NO_LEADER else int(leader)
     replicas, isr = _ids(match["replicas"]), _ids(match["isr"])
     elr, last, added, removed = map(_ids, rest.group("elr", "last", "adding", "removing"))
-    replicas = (*(b for b in added if b not in replicas), *replicas)  # it has only just begun
+    replicas = (*(b for b in added if b not in replicas), *replicas)  # the move has just begun
     is_whole = len({*replicas}) == len(replicas) and len({*isr}) == len(isr)
     is_moved_away = not {*removed} < {*replicas} or not {*removed}.isdisjoint(added)
     if not is_whole or is_moved_away or not {*isr} <= {*replicas} or leads not in (-1, *isr):
@@ -159,14 +159,14 @@ def settings_of(least: str | None, unclean: str | None) -> tuple[int | None, boo
 
 @lru_cache(10_000)
 def _ids(text: str | None) -> tuple[int, ...]:
-    """Of a list of numbers, or of nodes as 2.4 prints them; none of "N/A"."""
+    """The ids in a list of numbers, or of nodes as 2.4 prints them; "N/A" has none."""
     return tuple(
         map(int, re.findall(r"\(id: (\d+) ", text or "") or re.findall(r"\d+", text or ""))
     )
 
 
 def racks_of(text: str, brokers: set[int]) -> dict[int, str]:
-    """The rack of each broker out of "1=a, 2=b"; "" of all if the text is empty.
+    """The rack of each broker from a text such as "1=a, 2=b"; "" for all if the text is empty.
 
     Raises ValueError for another form, and for brokers without a rack if others have one.
     """

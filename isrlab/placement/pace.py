@@ -1,9 +1,9 @@
 """How long followers need to catch up: after a restart, and under the throttle of a reassignment.
 
-Theory of operation. What a follower lacks shrinks by the *spare* rate: what it may fetch less what
-is produced meanwhile. With a constant load, which takes a share `s` of the fetch rate, a broker
-that was down for `d` needs `d * s / (1 - s)` more, and the next broker must not go down before
-`d / (1 - s)` after the first. Both grow without limit as `s` comes near 1.
+Theory of operation. A follower's backlog shrinks at the *spare* rate: the rate at which it may
+fetch minus the rate of produces. With a constant load, which takes a share `s` of the fetch rate, a
+broker that was down for `d` needs `d * s / (1 - s)` to catch up, and the next broker must not go
+down earlier than `d / (1 - s)` after the first. Both grow without limit as `s` approaches 1.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import math
 def catch_up_s(share: float, down_s: float, backlog_s: float = 0.0) -> float:
     """Seconds until a follower has caught up; infinite if it never does.
 
-    `share`: produced bytes by bytes that it can fetch; `down_s`: how long it was away, in seconds;
-    `backlog_s`: what else it lacks, in seconds of fetching at full speed.
+    `share`: bytes produced / bytes that it can fetch; `down_s`: how long it was down, in seconds;
+    `backlog_s`: any further backlog, in seconds of fetching at full speed.
     """
     return (share * down_s + backlog_s) / (1 - share) if share < 1 else math.inf
 
 
 def safe_restart_every_s(share: float, down_s: float) -> float:
-    """From one broker's restart to the next, so that the first has caught up, in seconds."""
+    """The interval between restarts, in seconds, that lets each broker catch up before the next."""
     return down_s + catch_up_s(share, down_s)
 
 
 def copied_s(throttle: float, size: float, produced: float, in_sync: int, newcomers: int) -> float:
-    """Seconds until so many newcomers have copied `size` bytes each; infinite if they never do.
+    """Seconds until `newcomers` replicas have copied `size` bytes each; infinite if they never do.
 
-    `produced` bytes/s go into each partition. A leader's throttle carries them for its newcomers,
-    and counts them for the `in_sync` followers of throttled partitions; a follower has no such.
+    `throttle`: bytes/s of a broker; `produced`: bytes/s into each partition, which a leader's
+    throttle also covers, for newcomers and `in_sync` followers; a follower's has no `in_sync`.
     """
     spare = throttle - produced * (in_sync + newcomers)
     return size * newcomers / spare if spare > 0 else math.inf if newcomers else 0.0

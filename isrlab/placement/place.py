@@ -1,16 +1,16 @@
-"""On which brokers a new topic's replicas come to lie: by Kafka's two algorithms, and two others.
+"""Placing the replicas of a new topic on brokers: Kafka's two algorithms, and two others.
 
 zookeeper  AdminUtils.assignReplicasToBrokers 3.2.3; 0.8 to 3.x with ZooKeeper, racks since 0.10.
-           A random broker first, the next one for each partition; its followers at a growing
-           distance, one beside the other. So replicas of three always have neighbours among them:
-           of n brokers it uses n(n-3) triples, however many topics there are.
+           Leaders: a random broker first, then the next one for each partition. Followers: at a
+           growing distance, next to each other. So three replicas always include neighbours: of n
+           brokers it uses n(n-3) triples, however many topics there are.
 kraft      StripedReplicaPlacer.RackList 3.9.0; no broker is fenced. The first n partitions of a
            topic take neighbours in order, the next n neighbours in a shuffled order, and so on.
-random     Every set of brokers that spreads over racks is as likely.
-copyset    A few shuffled orders, cut into groups; a partition lies in one group. Source: Cidon and
-           others, Copysets, USENIX ATC 2013; here each broker has its partners from two orders.
+random     Every set of brokers that spreads over racks is equally likely.
+copyset    A few shuffled orders, divided into groups; each partition is placed on one group.
+           Source: Cidon and others, Copysets, USENIX ATC 2013; here there are two orders.
 
-Racks are names by broker, "" where there is none.
+`racks` has the name of each broker's rack, "" if it has none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from isrlab.placement.describe import DescribedPartition
 
 Racks = Mapping[int, str]
 Replicas = list[tuple[int, ...]]  # of each partition of a topic, the preferred leader first
-ORDERS = 2  # of copysets
+ORDERS = 2  # shuffled orders of copyset
 
 
 def zookeeper(racks: Racks, partitions: int, factor: int, random: Generator | None) -> Replicas:
@@ -54,7 +54,7 @@ def zookeeper(racks: Racks, partitions: int, factor: int, random: Generator | No
 
 
 def _alternated(order: Iterable[int], racks: Racks) -> list[int]:
-    """The first broker of each rack, racks as they come in an order; then the second ones, ..."""
+    """The first broker of each rack, racks in order of appearance; then the second ones, ..."""
     lists: dict[str | int, list[int]] = {}
     for broker in order:
         lists.setdefault(racks[broker] or broker, []).append(broker)
@@ -62,7 +62,7 @@ def _alternated(order: Iterable[int], racks: Racks) -> list[int]:
 
 
 class _Rack:
-    """A list of brokers that is read on from another offset in each epoch."""
+    """The brokers of a rack, as a list that is read from another offset in each epoch."""
 
     def __init__(self, brokers: Sequence[int], random: Generator) -> None:
         self.brokers = np.array(sorted(brokers))
@@ -130,7 +130,7 @@ ALGORITHMS: dict[str, Callable[[Racks, int, int, Generator], Replicas]] = {
 def placed(
     algorithm: str, racks: Racks, topics: Mapping[str, tuple[int, int, int]], seed: int = 1
 ) -> list[DescribedPartition]:
-    """Healthy partitions of `topics`: each (partitions, replication factor, min ISR)."""
+    """Healthy partitions; `topics` has each topic's (partitions, replication factor, min ISR)."""
     if algorithm not in ALGORITHMS:
         raise ValueError(f"no algorithm {algorithm!r}; known: {', '.join(ALGORITHMS)}")
     everything = []

@@ -1,15 +1,14 @@
-"""What happens to partitions when k brokers (or racks) fail together, every k as likely as another.
+"""The effect on partitions when k brokers (or racks) fail together, every set of k equally likely.
 
-Theory of operation. A partition is under min ISR when fewer than `min.insync.replicas` of its ISR
-are left, offline when no member of ISR or eligible leader replicas is, lost when no replica is and
-the disks do not come back. With a full ISR the last two are one event; what differs is what became
-of the disks. All three are: of these brokers more than so many fail. The smallest such sets are
-kept; a failure is bad if it has one of them in it. All failures are
-tried if these are few, and else so many are drawn that the band is narrow.
+Theory of operation. A partition is under min ISR if fewer than `min.insync.replicas` members of its
+ISR are left, offline if no ISR member or eligible leader replica is, and lost if no replica is and
+the disks do not come back. With a full ISR, offline and lost depend on the same failures and differ
+only in the disks. In all three cases more than a certain number of certain brokers fail. The
+smallest such sets are kept; a failure is bad if it contains one of them. If few failures are
+possible all are tried, else a sample that is large enough for a narrow band.
 
-When brokers fail, the expected number of partitions is the same wherever their replicas lie; how
-often it is not 0 differs.
-"""
+The expected number of affected partitions is the same for every placement; the probability that any
+is affected differs."""
 
 from __future__ import annotations
 
@@ -25,15 +24,15 @@ import numpy as np
 from isrlab.placement.describe import DescribedPartition
 
 FATES = ("under min ISR", "offline", "lost")
-MOST_TRIED = 300_000  # failures, of all; if there are more, DRAWN ones
+MOST_TRIED = 300_000  # possible failures that are all tried; of more, DRAWN are sampled
 DRAWN = 20_000
-_Z = 1.96  # of a band of 95 %
+_Z = 1.96  # standard errors of a 95 % band
 
 Set = tuple[int, ...]  # of units, ascending
 
 
 class Chance(NamedTuple):
-    """A probability: exact, or drawn with its band (Wilson's, 95 %)."""
+    """A probability: exact, or estimated with its 95 % band (Wilson's)."""
 
     value: float
     low: float
@@ -45,7 +44,7 @@ class Chance(NamedTuple):
 
 
 def units_of(racks: Mapping[int, str], by_rack: bool = False) -> dict[int, int]:
-    """The number, from 0, of what fails with each broker: itself, or its rack."""
+    """The unit, numbered from 0, that fails with each broker: the broker itself, or its rack."""
     names = sorted({*racks.values()}) if by_rack else sorted(racks)
     number = {name: place for place, name in enumerate(names)}
     return {broker: number[rack if by_rack else broker] for broker, rack in racks.items()}
@@ -54,7 +53,7 @@ def units_of(racks: Mapping[int, str], by_rack: bool = False) -> dict[int, int]:
 def bad_sets(
     partitions: Iterable[DescribedPartition], units: Mapping[int, int], fate: str
 ) -> set[Set]:
-    """The smallest sets of units whose failure brings a partition to its fate."""
+    """The smallest sets of units whose failure brings some partition to `fate`, one of FATES."""
     kinds = _kinds(partitions, units, fate)
     return {bad for members, floor in kinds for bad in _smallest(members, floor)}
 
@@ -62,7 +61,8 @@ def bad_sets(
 def _kinds(
     partitions: Iterable[DescribedPartition], units: Mapping[int, int], fate: str
 ) -> Counter[tuple[Set, int]]:
-    """The units of those that keep a partition from its fate, and how many may be left in it."""
+    """The number of partitions by (the units that keep a partition from `fate`, how many of these
+    may be left once it has come to that)."""
     if fate not in FATES:
         raise ValueError(f"no fate {fate!r}; known: {', '.join(FATES)}")
     kinds: Counter[tuple[Set, int]] = Counter()
@@ -85,7 +85,7 @@ def _smallest(members: Set, floor: int) -> list[Set]:
 
 
 def chance(bad: set[Set], units: int, failures: int, seed: int = 1) -> Chance:
-    """How likely `failures` of so many units have one of the bad sets in them."""
+    """The probability that `failures` random ones of `units` units contain one of the bad sets."""
     if not 0 <= failures <= units:
         raise ValueError(f"{failures} failures of {units}; valid: 0 to {units}")
     number = math.comb(units, failures)
@@ -105,7 +105,7 @@ def chance(bad: set[Set], units: int, failures: int, seed: int = 1) -> Chance:
 
 
 def hits(failed: np.ndarray, bad: set[Set], units: int) -> np.ndarray:
-    """Which failures, int[failures, k] of so many units, have a bad set in them: bool[failures]."""
+    """Which failures contain a bad set: bool[n]. `failed` is int[n, k], with numbers of units."""
     failed = np.sort(failed, axis=1)
     is_bad = np.zeros(len(failed), bool)
     for size in range(failed.shape[1] + 1):
@@ -128,7 +128,7 @@ def _wilson(hit: int, tried: int) -> Chance:
 def expected(
     partitions: Iterable[DescribedPartition], units: Mapping[int, int], fate: str, failures: int
 ) -> float:
-    """The mean number of partitions that come to a fate: exact."""
+    """The exact mean number of partitions that come to `fate`."""
     many = len({*units.values()})
     return sum(
         number * _alone(members, floor, many, failures)
@@ -138,7 +138,7 @@ def expected(
 
 @cache
 def _alone(members: Set, floor: int, units: int, failures: int) -> float:
-    """The probability that `failures` of so many units leave at most `floor` members."""
+    """The probability that `failures` of `units` units leave at most `floor` of `members`."""
     counts = Counter(members)
     ways = sum(
         math.comb(units - len(counts), failures - size)
@@ -150,6 +150,6 @@ def _alone(members: Set, floor: int, units: int, failures: int) -> float:
 
 
 def partners(partitions: Iterable[DescribedPartition], units: Mapping[int, int]) -> float:
-    """With how many others a broker shares partitions, on average: those that refill its disk."""
+    """The mean number of other units with which a unit shares partitions: they refill its disk."""
     held = {tuple(sorted({units[b] for b in p.replicas})) for p in partitions}
     return 2 * len({pair for each in held for pair in combinations(each, 2)}) / len(units)

@@ -1,11 +1,11 @@
 """The pages of a report: one for each run, and the index that shows them all.
 
 Theory of operation. A run leaves three files in `runs/`: the executed notebook, its page, and a
-small JSON record. The index is drawn from the records that are there, so it can be written again
-after every run, and what an earlier or interrupted report made stays in it. A grid leaves the list
-of its runs in `grids/`; its page is drawn from the same records at the same times. A file appears
-under its name only when it is complete. Pages hold everything they show; their content security
-policy forbids the browser to load anything, or to run any script but that of the player.
+small JSON record. The index is made from all records there, so it can be rewritten after every run,
+and it keeps the runs of earlier or interrupted reports. A grid leaves the list of its runs in
+`grids/`; its page is made from the same records at the same times. A file appears under its name
+only when it is complete. Pages contain everything they show; their content security policy forbids
+the browser to load anything, or to run any script but that of the player.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Kept = TypeVar("Kept")
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What the index shows of one run, and what tells whether it must be run again."""
+    """The entry of one run in the index, and the key that tells whether it must run again."""
 
     slug: str
     notebook: str
@@ -65,7 +65,7 @@ class RunRecord:
 
     @property
     def reason(self) -> str:
-        """The line of the error that names it; Java's go on for pages."""
+        """The first line of the error; errors from Java fill pages."""
         return next(iter(self.error.strip().splitlines()), "")
 
 
@@ -84,7 +84,7 @@ def write_run(record: RunRecord, notebook: NotebookNode, out: Path) -> RunRecord
 
 
 def write_index(out: Path, grid: Grid | None = None) -> None:
-    """Draw `index.html` and the pages of grids, old ones and a new one, from the records."""
+    """Write `index.html` and the pages of all grids, including the new one, from the records."""
     if grid:
         _write(out / "grids" / f"{grid.name}.json", json.dumps(asdict(grid), indent=1))
     runs, grids = read_records(out), _read(out / "grids", Grid)
@@ -106,7 +106,7 @@ def write_index(out: Path, grid: Grid | None = None) -> None:
 
 
 def _link(out: Path, runs: list[RunRecord], files: dict[str, str]) -> None:
-    """In each page: the links to other notebooks, and those to the runs before and after."""
+    """Set the links in each page: to other notebooks, and to the runs before and after."""
     for before, run, after in zip([None, *runs], runs, [*runs[1:], None], strict=False):
         path = out / "runs" / f"{run.slug}.html"
         with suppress(OSError):
@@ -119,8 +119,8 @@ def _link(out: Path, runs: list[RunRecord], files: dict[str, str]) -> None:
 
 
 def start() -> str:
-    """The first notebook as HTML, with its outputs and without its code and its last line: a page
-    has its own way on."""
+    """The first notebook as HTML, with outputs but without code, and without its last cell, because
+    the index has its own navigation."""
     notebook = nbformat.read(NOTEBOOKS / f"{START}.ipynb", as_version=4)
     notebook.cells = notebook.cells[:-1]
     exporter = HTMLExporter(template_name="basic", exclude_input=True, exclude_output_prompt=True)
@@ -128,7 +128,7 @@ def start() -> str:
 
 
 def read_records(out: Path) -> list[RunRecord]:
-    """The records of earlier runs, by notebook; what is no record of ours is left alone."""
+    """The records of earlier runs, by notebook; other files are ignored."""
     return sorted(_read(out / "runs", RunRecord), key=lambda run: (run.notebook, run.slug))
 
 
@@ -148,7 +148,7 @@ def page(record: RunRecord, notebook: NotebookNode) -> str:
 
 
 def thumbnail(notebook: NotebookNode) -> str:
-    """A figure in few colours as a data URI, of a cell tagged `thumbnail` or the first; or ""."""
+    """A data URI of the first figure, preferably of a cell tagged `thumbnail`; "" if none."""
     for _, output in sorted(outputs(notebook), key=lambda pair: "thumbnail" not in tags(pair[0])):
         if png := output.get("data", {}).get("image/png"):
             return (
@@ -162,7 +162,7 @@ def _render(template: str, title: str, **shown: Any) -> str:
 
 
 def _read(folder: Path, kind: type[Kept]) -> list[Kept]:
-    """What `asdict` made of a `kind` in each JSON file of a folder, as far as it is that."""
+    """The `kind` objects stored as JSON files in a folder; files that hold none are ignored."""
     kept = []
     for path in sorted(folder.glob("*.json")):
         with suppress(OSError, ValueError, TypeError):
@@ -171,7 +171,7 @@ def _read(folder: Path, kind: type[Kept]) -> list[Kept]:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file so that a reader, or an interrupt, never sees half of it."""
+    """Write a file so that no reader sees half of it, even after an interrupt."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     part.write_text(text, encoding="utf-8")

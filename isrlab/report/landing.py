@@ -1,10 +1,10 @@
-"""Where a reader begins: what operators ask, and the first page, which is a notebook as well.
+"""The first page of a report, which is a notebook as well: a moving picture, and questions.
 
 Theory of operation. `notebooks/00_start_here.ipynb` is prose, a cell that shows a moving picture
-and three doors, and a cell that shows the questions; a report's index shows the same. A link to a
-notebook, `[...](07_data_loss.ipynb#The-rule)`, leads in a page to the notebook's page, as soon as
-there is one; until then it is plain text. The pictures in `data/pictures` are drawn from the
-engine's runs (`workbook/start_here.py`; `pytest tests/test_landing.py --rewrite`).
+and three doors, and a cell that shows the questions of operators; a report's index shows the same.
+In a page, a link to a notebook such as `[...](07_data_loss.ipynb#The-rule)` leads to the notebook's
+page as soon as there is one; until then it is plain text. The pictures in `data/pictures` are drawn
+from the engine's runs (`workbook/start_here.py`; `pytest tests/test_landing.py --rewrite`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LINK = re.compile(r'<a (?:href="[^"]*" )?(?:href|data-to)="(\d\d_\w+)\.ipynb(#[^
 
 @dataclass(frozen=True)
 class Question:
-    """A question of operators, its answer in a sentence, and the section that shows it."""
+    """An operator's question, its answer in one sentence, and the section that shows why."""
 
     text: str
     answer: str
@@ -44,7 +44,7 @@ class Question:
 
 
 def questions() -> dict[str, list[Question]]:
-    """The questions that each notebook answers; under "" those that none does."""
+    """The questions that each notebook answers, by notebook; under "" those that none answers."""
     loaded = yaml.safe_load((DATA / "questions.yaml").read_text(encoding="utf-8"))
     return {
         notebook: [
@@ -57,7 +57,7 @@ def questions() -> dict[str, list[Question]]:
 
 
 def show_first_page() -> HTML:
-    """For 00_start_here: a record is lost in a moving picture, and three doors."""
+    """For 00_start_here: a moving picture of a record that is lost, and three doors."""
     pictures = {p.stem: p.read_text(encoding="utf-8") for p in (DATA / "pictures").glob("*.svg")}
     coded = {name: b64encode(svg.encode()).decode() for name, svg in pictures.items()}
     steps = pictures["lost"].count('<g class="frame')
@@ -71,7 +71,7 @@ def show_questions() -> HTML:
 
 
 def linked(page: str, files: Mapping[str, str]) -> str:
-    """The links to notebooks lead to the files of those that have one."""
+    """`page` with links from notebooks to their files, for those that have one in `files`."""
 
     def link(match: re.Match[str]) -> str:
         notebook, anchor = match[1], match[2] or ""
@@ -82,7 +82,7 @@ def linked(page: str, files: Mapping[str, str]) -> str:
 
 
 def finding(notebook: nbformat.NotebookNode) -> str:
-    """What the cell tagged `finding` says, on one line."""
+    """The text output of cells tagged `finding`, on one line."""
     texts = [_text(output) for cell, output in outputs(notebook) if "finding" in tags(cell)]
     return " ".join(" ".join(texts).split())
 
@@ -93,7 +93,7 @@ def outputs(notebook: nbformat.NotebookNode) -> Iterator[tuple[Any, Any]]:
 
 
 def _text(output: nbformat.NotebookNode) -> str:
-    """The text of one output, none of a figure. A str is a repr: its quotes are not part of it."""
+    """The text of one output, "" for a figure. The quotes of a shown str are removed."""
     if output.output_type == "stream":
         return output.text if output.name == "stdout" else ""
     shown = output.get("data", {})

@@ -1,9 +1,9 @@
-"""The notebooks of the workbook: what they are called, which parameters they have, how to choose.
+"""The notebooks of the workbook: their names, their parameters, and the runs that are asked for.
 
-Theory of operation. A notebook says what it can be given in its one cell tagged `parameters`.
-`plan` turns names and parameter texts into runs, and refuses whatever is wrong before anything has
-run: an unknown notebook or parameter, a value of another type than the notebook's own. A value is
-text until the type of the default says how to read it; it is never evaluated.
+Theory of operation. A notebook declares its parameters in its one cell tagged `parameters`. `plan`
+turns names and parameter texts into runs, and refuses errors before anything has run: an unknown
+notebook or parameter, a value of another type than the default. A value is text until the type of
+the default determines how to read it; it is never evaluated.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_COLUMNS = 6
 
 
 class NotebookError(Exception):
-    """What was asked for cannot be run; the message says what was given and what is valid."""
+    """The request cannot be run; the message has the given value and the valid ones."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Notebook:
-    """A notebook and what its cells say about it."""
+    """A notebook and its declared parameters."""
 
     path: Path
     node: nbformat.NotebookNode
@@ -76,7 +76,7 @@ class Notebook:
 
 @dataclass(frozen=True)
 class NotebookRun:
-    """A notebook with the parameters it is given; the others keep their defaults."""
+    """A notebook with the given parameters; the others keep their defaults."""
 
     notebook: Notebook
     given: dict[str, Any]
@@ -106,7 +106,7 @@ class Grid:
 
     @property
     def columns(self) -> int:
-        """How many runs stand side by side: one for each value of the last axis, if they fit."""
+        """How many runs a row shows: one for each value of the last axis, if they fit."""
         width = len(list(self.axes.values())[-1])
         return width if len(self.axes) > 1 and width <= MOST_COLUMNS else min(width, 3)
 
@@ -163,24 +163,24 @@ def tags(cell: nbformat.NotebookNode) -> list[str]:
 
 
 class KeepPlayers(Preprocessor):
-    """Drops the widgets of a notebook that is stored: the kernel with their models is gone."""
+    """Removes the widgets of a stored notebook: the kernel with their models is gone."""
 
     def preprocess(self, notebook: Any, resources: Any) -> tuple[Any, Any]:
         for output in (out for cell in notebook["cells"] for out in cell.get("outputs", [])):
-            if "text/html" in output.get("data", {}):  # the player beside it
+            if "text/html" in output.get("data", {}):  # the player, which needs no kernel
                 output["data"].pop(WIDGET, None)
         return notebook, resources
 
 
 def save_players(model: dict[str, Any], **_: Any) -> None:
-    """What JupyterLab does before it saves: a stored widget, opened again, is an error."""
+    """JupyterLab's pre-save hook: a stored widget would be shown as an error when opened again."""
     if model["type"] == "notebook":
         KeepPlayers().preprocess(model["content"], {})
 
 
 def _load_jupyter_server_extension(server: Any) -> None:
-    """What `isrlab lab` adds to JupyterLab: notebooks are saved as above, and isrlab's own, as they
-    were given, are trusted, so that their stored players run."""
+    """The extension that `isrlab lab` adds to JupyterLab: notebooks are saved without widgets, and
+    isrlab's own, as installed, are trusted, so that their stored players run."""
     server.contents_manager.register_pre_save_hook(save_players)
     for path in NOTEBOOKS.glob("*.ipynb"):
         server.contents_manager.notary.sign(nbformat.read(path, as_version=4))
@@ -191,9 +191,9 @@ def plan(
 ) -> list[NotebookRun]:
     """One run for each notebook, or one for each choice where a parameter has several values.
 
-    `options` are (name, text) and override the file, which has parameters for every notebook, and
-    others under a notebook's name; a list there means one run for each of its values.
-    Raises NotebookError on anything unknown.
+    `options` are (name, text) and override the file. The file has parameters for every notebook
+    that knows them and, under a notebook's name, those for it alone; a list there means one run for
+    each of its values. Raises NotebookError for an unknown notebook or parameter.
     """
     typed = {
         name: [_found_here(name, text) for other, text in options if other == name]
@@ -213,13 +213,13 @@ def plan(
 
 
 def _found_here(name: str, text: str) -> str:
-    """A file or folder is looked for where the command is typed, then beside the notebook."""
+    """`text`, made absolute if it names a file or folder relative to the current directory."""
     is_path = text and ("_file" in name or "_dir" in name)
     return str(Path(text).absolute()) if is_path and Path(text).exists() else text
 
 
 def read_yaml(file: Path) -> dict[str, Any]:
-    """What a YAML file holds; all values are text, so that `version: 2.10` stays 2.10."""
+    """The mapping in a YAML file; all values are text, so that `version: 2.10` stays 2.10."""
     try:
         loaded = yaml.load(file.read_text(encoding="utf-8"), yaml.BaseLoader) or {}
     except (OSError, ValueError, yaml.YAMLError) as error:
@@ -257,9 +257,9 @@ def read_grid(file: Path, folder: Path) -> tuple[Grid, list[NotebookRun]]:
 
 
 def _named(values: dict[str, Any], notebooks: list[Notebook]) -> dict[str, Any]:
-    """These values, after a check that each is a parameter of one of the notebooks at least.
+    """`values`, after a check that at least one notebook has each parameter.
 
-    The error lists the parameters of each notebook, with default and comment.
+    Raises NotebookError with the parameters of each notebook, their defaults and comments.
     """
     unknown = [name for name in values if not any(name in n.parameters for n in notebooks)]
     if not unknown:
@@ -273,7 +273,7 @@ def _named(values: dict[str, Any], notebooks: list[Notebook]) -> dict[str, Any]:
 
 
 def _combinations(notebook: Notebook, axes: dict[str, Any]) -> list[NotebookRun]:
-    """A run for every combination of texts (or lists of texts), the last axis first."""
+    """A run for every combination of values, the last axis changing first."""
     axes = {name: v if isinstance(v, list) else [v] for name, v in axes.items()}
     typed = [[parse(each, notebook.parameters[name]) for each in axes[name]] for name in axes]
     return [

@@ -41,7 +41,7 @@ def fragments() -> dict[str, str]:
 
 
 def of_cell(source: str, known: dict[str, Any]) -> dict[str, str]:
-    """What can be played of a cell: fragments, and what they open; `known` are names so far."""
+    """The links of a cell: label by fragment. `known` has the values of names, and is extended."""
     head, _, lines = source.partition("\n")
     if head.startswith("%%exercise"):
         names = [each.name for each in challenges() if each.name in head.split()]
@@ -65,7 +65,7 @@ def _link(text: str, known: dict[str, Any]) -> dict[str, str]:
 
 
 def _texts(node: ast.AST, known: dict[str, Any]) -> Iterator[str]:
-    """The texts of a cell, where constants and names that are known say them whole."""
+    """The strings in a cell that follow from constants and known names; extends `known`."""
     if isinstance(node, _PLAIN):
         yield str(_value(node, known))
         return
@@ -79,7 +79,7 @@ def _texts(node: ast.AST, known: dict[str, Any]) -> Iterator[str]:
 
 
 def _value(node: ast.AST, known: dict[str, Any], kinds: Any = _PLAIN) -> Any:
-    """None if it is not plain. The cell is the user's own, who has just run it."""
+    """The value of a plain expression, else None. The user has just run it, so `eval` is safe."""
     with suppress(Exception):
         if isinstance(node, kinds):
             names = {"__builtins__": {"sorted": sorted, "range": range}}
@@ -89,7 +89,7 @@ def _value(node: ast.AST, known: dict[str, Any], kinds: Any = _PLAIN) -> Any:
 
 
 def add_links(notebook: NotebookNode) -> None:
-    """Below the outputs of each cell, what of it can be played; in its tables, each scenario."""
+    """Add links below the outputs of each cell, and to the scenarios named in its tables."""
     known, shown = dict[str, Any](), set[str]()
 
     def row(match: re.Match[str]) -> str:
@@ -120,6 +120,6 @@ def _anchor(fragment: str, text: str) -> str:
 
 
 def linked(page: str, has_playground: bool) -> str:
-    """The links of a page lead to the playground, if there is one."""
+    """`page` with its links leading to the playground, if there is one."""
     href = rf'href="../{PLAY}/index.html#\1" ' if has_playground else ""
     return LINK.sub(rf'<a {href}data-play="\1">', page)

@@ -1,9 +1,9 @@
-"""Run notebooks, a few at a time, and keep what each makes as soon as it is done.
+"""Run notebooks, a few at a time, and store each result as soon as it is complete.
 
-Theory of operation. Every run has a process of its own with a fresh kernel in it, and leaves a page
-whether it succeeded, failed, or could not start because Java is missing. Only this process writes:
-the others send it the cell they are at and in the end the notebook. An interrupt therefore loses
-no more than the runs that are under way, and `resume` skips those whose notebook, parameters and
+Theory of operation. Every run has its own process with a fresh kernel, and leaves a page whether it
+succeeded, failed, or could not start because Java is missing. Only the parent process writes: the
+others send it the number of their current cell and, at the end, the notebook. An interrupt
+therefore loses only the runs in progress, and `resume` skips those whose notebook, parameters and
 package are unchanged.
 """
 
@@ -47,13 +47,13 @@ from isrlab.report import gallery, notebooks
 
 LIBRARIES = ("pyspark", "numba", "numpy", "pandas", "matplotlib", "papermill")
 KAFKA_PARAMETERS = ("version", "versions", "kafka_version", "version_was", "version_now")
-QUIET_SECONDS = 10.0  # a log that is no terminal hears of a running notebook this often
+QUIET_SECONDS = 10.0  # between two lines about one notebook, if the output is no terminal
 PROCESSES: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
 
 
 @dataclass
 class Running:
-    """A run that is under way: which cell it has reached, and since when it runs."""
+    """A run in progress: the cell it has reached, and when it started."""
 
     run: notebooks.NotebookRun
     record: gallery.RunRecord
@@ -70,7 +70,7 @@ class Running:
 
 
 class Progress:
-    """Says what is running: a line that rewrites itself on a terminal, plain lines elsewhere."""
+    """Reports what is running: one line that is rewritten on a terminal, plain lines elsewhere."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stderr
@@ -109,7 +109,7 @@ def run_all(
 ) -> list[gallery.RunRecord]:
     """Execute the runs (with `resume`: those that are not done yet), writing each to `out`.
 
-    The records are in the order of the runs, those of `progress` in the order of their ends.
+    The records have the order of `runs`, those of `progress` the order in which runs ended.
     """
     done = {r.key: r for r in gallery.read_records(out) if resume and r.status == gallery.OK}
     waiting, missing = [], ""
@@ -133,9 +133,9 @@ def run_all(
 
 
 def _execute(waiting: list[Running], jobs: int, out: Path, progress: Progress) -> None:
-    """Execute what waits, at most `jobs` at a time, and write each as soon as it is done.
+    """Execute the waiting runs, at most `jobs` at a time, and write each as soon as it is done.
 
-    Whatever ends this ends the processes that it has started, and they their kernels.
+    Any exception also ends the processes that were started here, and these end their kernels.
     """
     running: dict[Connection, Running] = {}
     try:
@@ -171,8 +171,8 @@ def _execute(waiting: list[Running], jobs: int, out: Path, progress: Progress) -
 
 
 def _work(run: notebooks.NotebookRun, parent: Connection) -> None:
-    """In a process of its own: execute the run, and tell the parent how it goes."""
-    logging.getLogger("papermill").addHandler(logging.NullHandler())  # the parent tells of errors
+    """In a process of its own: execute the run, and report progress to the parent."""
+    logging.getLogger("papermill").addHandler(logging.NullHandler())  # the parent reports errors
     with suppress(KeyboardInterrupt), interrupts():
         parent.send(_executed(run, parent.send))
 
@@ -180,7 +180,7 @@ def _work(run: notebooks.NotebookRun, parent: Connection) -> None:
 def _executed(
     run: notebooks.NotebookRun, on_cell: Callable[[int], None]
 ) -> tuple[NotebookNode, str]:
-    """The notebook as far as it came, and its error; `on_cell` hears the index of each cell."""
+    """The notebook up to its end or error, and the error; `on_cell` gets the index of each cell."""
     error = ""
     with tempfile.TemporaryDirectory(prefix="isrlab-") as scratch:
         executed = Path(scratch) / "executed.ipynb"
@@ -202,10 +202,10 @@ def _executed(
 
 
 class PatientChannel(AsyncZMQSocketChannel):
-    """Waits for a kernel's reply in steps of a second, looking anew each time.
+    """Polls the socket for a kernel's reply once a second.
 
-    nbclient answers an Output widget on the socket it waits on, behind asyncio's back; that can eat
-    the wake-up for the reply, and the notebook would hang forever.
+    nbclient also handles Output widgets on that socket, unknown to asyncio, which can consume the
+    wake-up for the reply; the notebook would then hang forever.
     """
 
     async def get_msg(self, timeout: float | None = None) -> Any:  # type: ignore[override]
@@ -221,9 +221,9 @@ class PatientClient(AsyncKernelClient):
 
 
 class ThisInterpreter(AsyncKernelManager):
-    """Starts kernels of the Python that runs this, whatever kernels the machine has installed.
+    """Starts kernels of the running Python, whatever kernels are installed on the machine.
 
-    What cells print reaches the notebook; what else a kernel and its JVM say would garble progress.
+    Only cell output is kept: other output of a kernel and its JVM would garble the progress line.
     """
 
     client_factory = Type(PatientClient)
@@ -237,7 +237,7 @@ class ThisInterpreter(AsyncKernelManager):
 
 
 def blank_record(run: notebooks.NotebookRun) -> gallery.RunRecord:
-    """What is known of a run before it starts."""
+    """The record of a run before it starts."""
     notebook, parameters = run.notebook, run.parameters
     depends = json.dumps([package_digest(), notebook.node, parameters], sort_keys=True)
     key = hashlib.sha256(depends.encode()).hexdigest()
@@ -262,7 +262,7 @@ def interrupts() -> Iterator[None]:
     def interrupt(*_: Any) -> None:
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, signal.SIG_IGN)
-        logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # it tells of the cell cut off
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # no warning about the broken cell
         raise KeyboardInterrupt
 
     before = {each: signal.signal(each, interrupt) for each in (signal.SIGINT, signal.SIGTERM)}
@@ -275,7 +275,7 @@ def interrupts() -> Iterator[None]:
 
 @cache
 def versions() -> dict[str, str]:
-    """Of isrlab (and its commit, if this is a checkout), Python, Java, libraries that count."""
+    """Versions of isrlab (with its commit, in a checkout), Python, Java and the main libraries."""
     known = {"isrlab": isrlab.__version__, "commit": commit(), "Python": platform.python_version()}
     known |= {"on": platform.platform(terse=True), "Java": java.java_version()}
     for name in LIBRARIES:
@@ -286,7 +286,7 @@ def versions() -> dict[str, str]:
 
 
 def _beside_the_lock() -> str:
-    """Whether the libraries are those of the checkout's pylock.toml; empty if there is none."""
+    """How many libraries differ from pylock.toml, or "as locked"; empty without that file."""
     locked: dict[str, set[str]] = {}
     with suppress(OSError):
         text = (PACKAGE.parent / "pylock.toml").read_text(encoding="utf-8")

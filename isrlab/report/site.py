@@ -1,4 +1,4 @@
-"""`python -m isrlab page`: the playground beside the reports, which is a site to publish."""
+"""`python -m isrlab page`: add the playground to the reports, which makes a site to publish."""
 
 from __future__ import annotations
 

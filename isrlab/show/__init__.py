@@ -2,20 +2,20 @@
 
 replicas   the logs of all replicas at one moment, and a scenario block by block; an engine's run
            and real brokers, side by side
-messages   who said what to whom: arrows between lanes, time downwards
+messages   messages between machines: arrows between lanes, time downwards
 decided    how likely a promise is to break after each step of a story, as SVG
 explorer   the reader takes the next step, by the rules of two versions
 explorer_view  what the explorer shows, as numbers and text, for a widget or a page
 explorer_svg  replicas and messages as SVG, made of frames alone
 film       a scenario as one moving picture, and the first page's small ones, as SVG
 offsets    log end offsets, high watermark and ISR in time
-bands      what held when, a row each: an ISR over time, absences, requests that wait
+bands      states over time, a row each: an ISR, absences, requests that wait
 matrix     a word for each schedule (row) in each version (column)
 curves     lines with bands, bars, ticks, points
 table      DataFrames as escaped HTML
 version_table  every generation of the rules, as Markdown
 membership  one follower in and out of the ISR, a row for each run
-rule       the lines of the package that decided, as code
+rule       the source of the rules that decide
 player     pictures that a reader moves through without a kernel
 controls   a slider through a run; any figure redrawn as values change
 colours    of brokers, versions and states

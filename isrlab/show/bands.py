@@ -20,7 +20,7 @@ from isrlab.events.exact import IsrSpan
 from isrlab.show import style
 
 HATCHED = "not known"  # a hatched state
-_THIN: dict[str, Any] = {"color": style.STATES["out"], "linewidth": 1.2}  # of who is out
+_THIN: dict[str, Any] = {"color": style.STATES["out"], "linewidth": 1.2}  # of a replica that is out
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def joined(spans: Iterable[Span]) -> list[Span]:
 
 
 def state_colour(state: str) -> str:
-    """Of a state, an ISR size, `broker N`, or a colour as it is."""
+    """The colour of a state, an ISR size or `broker N`; a colour itself is returned unchanged."""
     if state.startswith("broker "):
         return style.broker_colour(int(state.removeprefix("broker ")))
     return style.STATES.get(state) or style.ISR_SIZES.get(state) or state
@@ -81,8 +81,8 @@ def plot_bands(
 ) -> Axes:
     """One row of spans for each name, in s. "out" is a thin line, "not known" hatched.
 
-    `events` are marks in a row, `notes` stand at its right end, `legend` says state -> meaning
-    (without it the states that are neither brokers nor colours name themselves).
+    `events` are marks in a row, `notes` are at its right end, `legend` maps a state to its meaning
+    (default: the names of states that are neither brokers nor colours).
     """
     ax = ax or style.axes(9.5, 1.1 + 0.36 * max(len(rows), 2))
     spans = [span for row in rows.values() for span in row]
@@ -195,7 +195,7 @@ def plot_isr_sizes(
     ax: Axes,
     away: Sequence[tuple[str, float, float]] = (),
 ) -> Axes:
-    """How many partitions have a short ISR, over time (s), by its size; the title says the worst.
+    """How many partitions have a short ISR, over time (s), by its size; the title has the maximum.
 
     `sizes`: partitions in all, replicas of each, and min.insync.replicas. `away`: (name, from, to)
     of brokers that were away, in s, drawn above.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-# Each family has its own colours, and a colour-blind reader tells its members apart: brokers have
-# those of Okabe and Ito, states muted ones, series Paul Tol's, versions `GENERATIONS`. What is bad
-# is vermilion, and nothing else is.
+# Each family has its own colours, which a colour-blind reader can tell apart: brokers have those of
+# Okabe and Ito, states muted ones, series Paul Tol's, versions `GENERATIONS`. Vermilion marks
+# losses, absences and false alarms, and a formula beside measurements.
 BLUE, ORANGE, GREEN, PINK, BROWN = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#6B4423"
 SKY, VERMILION = "#56B4E9", "#D55E00"
 INK, GREY, PALE, FAINT, WHITE = "#333333", "#8A9BA8", "#DDDDDD", "#F1F3F4", "#FFFFFF"
 DARK = {WHITE: "#1B2129", INK: "#DDE3EA", BLUE: "#5AAEE6", GREY: "#93A0B0"}  # on a dark page
 LOST = VERMILION
-SERIES = ("#332288", "#DDAA33", "#44AA99", "#882255", "#88CCEE", "#999933")  # neither of these
+SERIES = ("#332288", "#DDAA33", "#44AA99", "#882255", "#88CCEE", "#999933")  # of other lines
 
 STATES = {
     "leads": "#2F4B7C",
@@ -41,7 +41,7 @@ OUTCOMES = {
     "stalled": "#CFC3E6",
     "flapping": "#F3E79B",
 }
-BROKERS = (BLUE, ORANGE, GREEN, PINK, BROWN)  # 101 looks like 1
+BROKERS = (BLUE, ORANGE, GREEN, PINK, BROWN)  # they repeat: broker 6 looks like broker 1
 GENERATIONS = (  # oldest first; neighbours differ in lightness, also without red or green
     # leaders write ZooKeeper themselves: warm to green
     "#601C2B", "#F5917B", "#9B6107", "#B79B14", "#4B5101", "#A0D20C", "#4C8E67", "#09DCBC",

@@ -19,7 +19,7 @@ from isrlab.world.script import Run
 
 SHOWN_S = 5  # how long each frame is shown
 _WIDTH, _LINE, _CHARACTERS = 400, 19, 54  # of a picture and its captions in pixels; of a line
-_LOGS, _HEIGHT = 3 * _LINE + 16, 252  # where the logs of two replicas begin; of it all
+_LOGS, _HEIGHT = 3 * _LINE + 16, 252  # the top of the two logs; the height of a picture
 _DOOR, _ROW, _CELL = 340, 22, 15  # of a small picture in pixels: its width; a row; a cell
 
 
@@ -45,8 +45,8 @@ def _legend() -> list[str]:
 
 
 def style_sheet(count: int = 0) -> str:
-    """The style sheet: dark colours, and the animation of `count` frames. Without motion the last
-    one is shown."""
+    """The style sheet: dark colours, and the animation of `count` frames. With reduced motion only
+    the last frame is shown."""
     dark = "".join(f'[fill="{light}"]{{fill:{to}}}' for light, to in DARK.items())
     dark += "".join(f'[stroke="{light}"]{{stroke:{to}}}' for light, to in DARK.items())
     turns = "".join(
@@ -63,7 +63,7 @@ def style_sheet(count: int = 0) -> str:
 
 
 def draw_members(runs: Mapping[str, Run]) -> str:
-    """When the last replica of each run was in the ISR, and when it was out: a bar for each."""
+    """A bar for each run: when its last replica was in the ISR, and when it was out."""
     end_s = max(span.end_s for run in runs.values() for span in spans(run))
     parts = [style_sheet(), *_key({word: STATES[word] for word in ("in sync", "out")})]
     for row, (name, run) in enumerate(runs.items(), 1):

@@ -18,9 +18,8 @@ from isrlab.world import words
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
 
-# Messages that a story leaves out
 ZOOKEEPER = -2  # a lane of its own
-_PLUMBING = {"RegisterBroker", "UpdateMetadata", "Disconnected"}
+_PLUMBING = {"RegisterBroker", "UpdateMetadata", "Disconnected"}  # messages that are not drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ def _colour(machine: int) -> str:
 
 
 def plot_messages(run: Run, *, first: int = 0, last: int | None = None) -> Axes:
-    """The messages of a run between machines, with what each changed.
+    """The messages of a run between machines, with the changes that each made.
 
     `first` and `last` choose blocks of the scenario (0-based, `last` inclusive). Left out are
     registrations, metadata, broken connections, and rounds of fetching that change nothing.

@@ -45,8 +45,8 @@ class PlayerImage:
 def player(
     sliders: Sequence[Slider], views: Sequence[PlayerImage], one_by_one: bool = False
 ) -> str:
-    """The HTML of a player: `views` of all combinations, the last slider first to change; with
-    `one_by_one` of each slider's values in turn, for which the others go back to where they stood.
+    """The HTML of a player. `views` has all combinations of values, the last slider changing first;
+    with `one_by_one`, each slider's values in turn, with the others at their initial positions.
 
     The picture without scripts is the last, or that of the initial positions if these are set.
     """

@@ -251,9 +251,9 @@ def finding(frame: Frame) -> str:
              f"{style.counted(len(log.records), 'record')}"]  # fmt: skip
     hosts = [b for b in frame.brokers.values() if b.id in frame.controller.replicas]
     behind = [b for b in hosts if b.log.high_watermark < log.high_watermark]
-    for what, has in (("not know that yet", True), ("not have them all yet", False)):
-        who = [b.id for b in behind if (b.log.log_end_offset >= log.high_watermark) == has]
-        parts += [f"{_replicas(who, 'does', 'do')} {what}"] if who else []
+    for text, has_all in (("not know that yet", True), ("not have them all yet", False)):
+        ids = [b.id for b in behind if (b.log.log_end_offset >= log.high_watermark) == has_all]
+        parts += [f"{_replicas(ids, 'does', 'do')} {text}"] if ids else []
     return "; ".join(parts)
 
 

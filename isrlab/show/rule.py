@@ -1,4 +1,4 @@
-"""The source of a rule: a notebook shows the exact lines that decided."""
+"""The source of a rule: a notebook shows the exact lines that decide."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from IPython.display import Markdown
 
 
 def rule(*functions: Callable[..., Any]) -> Markdown:
-    """The source of some functions, with what their docstrings cite."""
+    """The source of some functions, with their docstrings, which cite Kafka's source."""
     sources = (textwrap.dedent(inspect.getsource(each)) for each in functions)
     return Markdown("\n\n".join(f"```python\n{source}```" for source in sources))

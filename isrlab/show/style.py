@@ -72,7 +72,7 @@ def panels(
     rows: int, columns: int, size: tuple[float, float], **options: Any
 ) -> tuple[Figure, np.ndarray]:
     """A new picture of `size` inches, at most `WIDTH` wide, and its Axes, object[rows, columns];
-    `options` of subplots."""
+    `options` are those of plt.subplots."""
     size = min(size[0], WIDTH), size[1]
     options |= {"figsize": size, "FigureClass": Picture}
     return plt.subplots(rows, columns, squeeze=False, **options)
@@ -150,15 +150,15 @@ def name_rows(ax: Axes, names: Collection[str], notes: Mapping[str, str] | None 
 
 
 def note(ax: Axes, x: float, y: float, text: str, *, points: float = 4, **options: Any) -> None:
-    """Small text so many points to the right (or left) of a place; `options` of text: its sides,
-    size, colour."""
+    """Small text, `points` to the right (or left) of a place; `options` are those of matplotlib's
+    text, such as its colour."""
     look: dict[str, Any] = {"fontsize": 8, "va": "center"}
     look |= {"ha": "left" if points > 0 else "right"} | options
     ax.annotate(plain(text), (x, y), (points, 0), textcoords="offset points", **look)
 
 
 def mark(ax: Axes, x: float, text: str = "", *, side: str = "left", y: float = 0.98) -> None:
-    """A dotted vertical line with its name at the top; its left or right `side` is at the line."""
+    """A dotted vertical line with its name at the top; `side` of the name touches the line."""
     ax.axvline(x, **_DOTTED)
     ax.text(x, y, f" {plain(text)} ", transform=ax.get_xaxis_transform(), fontsize=8, va="top",
             ha=side, bbox=_BACK if text else None)  # fmt: skip

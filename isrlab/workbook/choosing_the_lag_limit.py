@@ -1,6 +1,6 @@
-"""Choosing the lag limit: one stall under a limit, and what each limit costs a fleet.
+"""Choosing the lag limit: one stall under a limit, and the cost of each limit for a fleet.
 
-`bands` is what `churn.bands` makes of `costs`: a row for each limit and metric.
+`bands` is the result of `churn.bands` for `costs`: a row for each limit and metric.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _stays_s(version: str, limit_s: float, what: str) -> float:
 
 def successors(version: str, limits_s: Sequence[float], stalled_s: float = 46) -> list[dict]:
     """After `stalled_s` of a stalled fetcher of broker 2 the leader writes m3 with acks=1, broker 3
-    copies it, and the leader dies: who leads, and what became of m3, for each lag limit."""
+    copies it, and the leader dies: the new leader and the fate of m3, for each lag limit."""
     rows = []
     for limit_s in sorted(limits_s):
         text = SUCCESSION.format(limit_s=limit_s, stalled_s=stalled_s)
@@ -158,7 +158,7 @@ def fleets(
     """A fleet for each lag limit (s), length of stall (s) and seed, from `config.seed` on.
 
     Each length of stall takes up `still_share` of a broker's time, and comes with its share of the
-    bursts: what the fleets of one limit and seed cost adds up to what all these troubles cost.
+    bursts, so that the costs of all fleets of one limit and seed can be added up.
     """
     return [
         config.with_(
@@ -211,7 +211,7 @@ def plot_false_evictions(bands: pd.DataFrame) -> Axes:
 
 
 def plot_time_at_risk(bands: pd.DataFrame, version: str) -> Axes:
-    """For how long acknowledged records lack a copy, by acks, and nothing new is committed."""
+    """For how long acknowledged records lack a copy, by acks, and how long nothing is committed."""
     low, high = _defaults(bands)
     stalled, strict, loose = _changes(bands, *COSTS)
     title = f"Limit {low:g} → {high:g} s: acknowledged with a copy fewer {strict} min "
@@ -223,7 +223,7 @@ def plot_time_at_risk(bands: pd.DataFrame, version: str) -> Axes:
 
 
 def lag_limit_finding(bands: pd.DataFrame) -> str:
-    """What the limit buys, at the values that Kafka has had as defaults, in two lines."""
+    """The costs at Kafka's old and new default limit, in one sentence."""
     low, high = _defaults(bands)
     false, stalled, strict, loose = _changes(bands, "false_evictions", *COSTS)
     return (
@@ -234,7 +234,7 @@ def lag_limit_finding(bands: pd.DataFrame) -> str:
 
 
 def _changes(bands: pd.DataFrame, *metrics: str) -> list[str]:
-    """Of each metric its means at the limits to talk about."""
+    """The means of each metric at the two limits of `_defaults`, as text."""
     means = [_metric(bands, name)["mean"].loc[_defaults(bands)] for name in metrics]
     return [f"{was:,.0f} → {now:,.0f}" for was, now in means]
 
@@ -254,7 +254,7 @@ def _limits_axis(limits_s: Sequence[float], seeds: int = 0) -> Scale:
 
 
 def _defaults(bands: pd.DataFrame) -> list[float]:
-    """The two limits to talk about: Kafka's defaults, or the ends of the curve."""
+    """The two limits to compare in texts: Kafka's defaults, or else the ends of the curve."""
     limits = sorted(set(bands["lag_limit_s"]))
     return [*DEFAULTS_S] if set(DEFAULTS_S) <= set(limits) else [limits[0], limits[-1]]
 

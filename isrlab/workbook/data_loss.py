@@ -1,5 +1,5 @@
-"""Notebook 07: schedules of a lost record, files of data/scenarios, under other settings; and the
-logs of a real loss as such a schedule."""
+"""Notebook 07: scenarios of a lost record, played with other settings, and the logs of a real loss
+as a scenario."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def by_settings(version: str | KafkaVersion) -> dict[str, dict[str, str]]:
 
 
 def in_every_version() -> dict[str, str]:
-    """A script for each row of the matrix of versions; unclean election is on where it is meant."""
+    """The scripts of the matrix of versions, by row; one has unclean election enabled."""
     names = {"one record": "loss_as_told", **SCHEDULES, "and a write": "loss_then_write"}
     scripts = {label: scenario.read(name) for label, name in names.items()}
     unclean, least = scripts["unclean election"], "min.insync.replicas=1"
@@ -43,7 +43,7 @@ def in_every_version() -> dict[str, str]:
 
 
 def recorded_loss(recording: str = "402-unclean", partition: int = 0) -> Retold:
-    """What the logs of a recorded incident show of a partition of `orders`, as a scenario."""
+    """A partition of `orders` in the logs of a recorded incident, as a scenario."""
     record = look(DATA / "recordings" / "incidents" / recording / "logs").record
     key = next(k for k in record.spans if (k.topic, k.partition) == ("orders", partition))
     return retold(record, key)

@@ -74,7 +74,7 @@ def steps(text: str) -> list[str]:
 
 
 def stored(run: Run) -> str:
-    """What the controller has stored of a partition: leader, ISR, and the eligible replicas."""
+    """The stored state of a partition, in words: leader, ISR, and the eligible replicas."""
     state = run.cluster.controller.state
     leader = f"broker {state.leader} leads" if state.leader > 0 else "no leader"
     elr = f", ELR {words.ids(state.elr)}" if state.elr else ""
@@ -82,7 +82,7 @@ def stored(run: Run) -> str:
 
 
 def written(text: str, version: str, partition: str = MOVED) -> list[dict[str, Any]]:
-    """What the controller wrote: a row for each command after which the stored state is new."""
+    """The controller's writes: a row for each command that changed the stored state."""
     lines, rows, known = steps(text), list[dict[str, Any]](), None
     for count, line in enumerate(lines, 1):
         if line.startswith("partition"):
@@ -124,7 +124,7 @@ def by_repair(release: str) -> dict[str, KafkaVersion]:
 
 
 def plot_outcomes(cells: Mapping[str, Mapping[str, str]]) -> Axes:
-    """Variants by release; the title says where how many of them lose."""
+    """Variants by release; the title names the releases with the most losses and with none."""
     losing = {column: sum(row[column] == "lost" for row in cells.values())
               for column in next(iter(cells.values()))}  # fmt: skip
     most = max(losing, key=lambda column: losing[column])
@@ -140,8 +140,8 @@ def plot_outcomes(cells: Mapping[str, Mapping[str, str]]) -> Axes:
 def on_brokers(
     variants: Mapping[str, str], elr: Sequence[bool]
 ) -> dict[str, dict[str, tuple[str, str]]]:
-    """Of each recorded variant, with its name, how the tries on each release ended; `elr`: on
-    clusters with eligible leader replicas, without, or on both. Empty where nothing was tried."""
+    """How the tries of each recorded variant ended, by its name and the release; `elr`: on clusters
+    with eligible leader replicas, without, or on both. Empty where nothing was tried."""
     counts = [c for c in reassigned.counts() if c.variant in variants and c.elr in elr]
     columns = sorted({(count.release, count.elr) for count in counts}, key=_order)
     blank: dict[str, tuple[str, str]] = {_column(*column): ("", "") for column in columns}
@@ -171,8 +171,8 @@ def plot_on_brokers(cells: Mapping[str, Mapping[str, tuple[str, str]]]) -> Axes:
 
 
 def by_judge() -> dict[str, dict[str, str]]:
-    """Of three variants, whether records are lost: by the engine, by Kafka's own controller class
-    with a ghost of the data (data/hunt), and on real brokers; a column for each release."""
+    """Whether three variants lose records: in the engine, with Kafka's own controller class and a
+    model of the data (data/hunt), and on real brokers; a column for each release."""
     kinds = tomllib.loads((DATA / "hunt" / "kinds.toml").read_text("utf-8"))
     rows: dict[str, dict[str, str]] = {}
     for variant, (name, kind) in JUDGES.items():
@@ -189,7 +189,7 @@ def by_judge() -> dict[str, dict[str, str]]:
 
 
 def plot_by_judge(cells: Mapping[str, Mapping[str, str]]) -> Axes:
-    """Three rows a variant; the title says whether the three agree."""
+    """Three rows for each variant; the title says whether the three agree."""
     triples = zip(*[iter(cells.values())] * 3, strict=True)
     apart = sum(len(set(words)) > 1 for rows in triples
                 for words in zip(*(row.values() for row in rows), strict=True))  # fmt: skip

@@ -101,7 +101,7 @@ def steps(counted: pd.DataFrame, eras: Sequence[FleetConfig]) -> pd.DataFrame:
 
 
 def rules_changed(was: FleetConfig, now: FleetConfig) -> str:
-    """In words, what one fleet's rules have that the other's had not; "" if they are the same."""
+    """The rules of `now` that differ from those of `was`, in words; "" if there are none."""
     before, after = was.rules()._asdict(), now.rules()._asdict()
     words = {rule: now.kafka.label(rule) for rule in RULES} | {
         "isr_check_period_ms": f"checks every {style.duration(now.isr_check_period_ms)}",
@@ -169,8 +169,8 @@ def troubled(config: FleetConfig, trouble: str) -> FleetConfig:
 def behind_s(
     burst_bytes: float, steady_bytes_per_s: float, fetch_bytes_per_s: float, stall_s: float = 0
 ) -> float:
-    """For how long a burst keeps a follower behind: it copies at its own rate, less what goes on
-    coming, the burst and what came during a stall."""
+    """For how long (s) a burst keeps a follower behind: it copies the burst, and the load of a
+    stall before it, at its fetch rate minus the steady load."""
     spare = fetch_bytes_per_s - steady_bytes_per_s
     left = burst_bytes + steady_bytes_per_s * stall_s
     return stall_s + left / spare if spare > 0 else math.inf
@@ -265,7 +265,7 @@ def finding(counted: pd.DataFrame, rows: pd.DataFrame, limit_s: float, back_s: f
 
 
 def seconds_behind(trace: fleet.Trace) -> dict[int, np.ndarray]:
-    """Broker -> age of the oldest record that it lacks, in s; no version's clock has a say."""
+    """Broker -> age of the oldest record that it lacks, in s, whatever the version's lag clock."""
     ends, ts_ms = trace.log_end_offset, trace.ts_ms
     had = {b: np.searchsorted(ends, end, "right") - 1 for b, end in trace.followers.items()}
     return {b: np.where(at < len(ends) - 1, ts_ms - ts_ms[at], 0) / 1000 for b, at in had.items()}
@@ -314,7 +314,7 @@ def _needless_bars(config: FleetConfig, ax: Axes) -> str:
 
 
 def burst_controls(config: FleetConfig = SMALL) -> widgets.VBox:
-    """Numbers to type, or stops of a player, and the picture they make."""
+    """Numbers to type, with fixed values in a player, and the picture for them."""
     numbers = [
         Number(name, stops, value=getattr(config, setting) / unit, min=low, max=high)
         for setting, (name, stops, low, high, unit) in CONTROLS.items()
@@ -332,7 +332,7 @@ def burst_controls(config: FleetConfig = SMALL) -> widgets.VBox:
 
 
 def day(name: str) -> pd.DataFrame:
-    """Of the stored day `by_hour` or `by_broker`; the README beside says what ran."""
+    """The table `by_hour` or `by_broker` of the stored day; the README beside it says what ran."""
     return pd.read_csv(DATA / "fleet_day" / f"{name}.csv.gz")
 
 

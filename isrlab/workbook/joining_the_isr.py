@@ -13,7 +13,7 @@ from isrlab.world.words import START_MS
 
 
 def fetches(run: Run, replica: int = 2) -> str:
-    """The fetches of a replica outside the ISR, a line each, and what its leader made of them."""
+    """The fetches of a replica outside the ISR, a line each, and whether the leader let it join."""
     lines = []
     for before, after in pairwise(run.frames):
         leader, fetch = before.brokers.get(after.target), after.message

@@ -2,8 +2,8 @@
 
 A partition has three replicas. A table has a row for each pair of acks and min.insync.replicas and
 a column for each failure; a cell is a run: a record is written, something fails, a second record is
-tried, perhaps more fails, everything is repaired, and then the observer looks for what was
-acknowledged. No disk is written back meanwhile: the worst case.
+tried, perhaps more fails, everything is repaired, and then the observer looks for acknowledged
+records. No disk is flushed meanwhile: the worst case.
 
 A second table has outages of a leader's network, by session timeout and lag limit.
 """
@@ -26,7 +26,7 @@ UNREACHABLE = "cut 1 2\ncut 1 3\nproduce 1 m3 acks={acks}\nadvance 60s"
 STOPPED = "clean_shutdown 3\nclean_shutdown 2"
 KILLED = "# Where `m2 refused`: Broker 1, now alone, refuses m2.\nkill 3\nelect\nkill 2\nelect"
 POWER = "# Where `ok`: Broker 1 loses power, and m1 with it; no broker leads.\npower_loss 1\nelect"
-# What fails before a producer writes, and what after
+# The failures before the second record is written, and those after
 FAILURES = {
     "1 follower dies": ("kill 3\nelect", ""),
     "the leader dies": ("kill 1\nelect", ""),
@@ -67,7 +67,7 @@ def trial(version: str | KafkaVersion, acks: str, least: int, failure: str) -> R
 
 
 def word(run: Run) -> str:
-    """What a trial lost of what was acknowledged; or whether the second record was taken."""
+    """How many acknowledged records a trial lost, or else whether the second one was accepted."""
     assert run.outcome.has_leader, "after the repair there is a leader"
     if lost := run.outcome.lost_acknowledged:
         return f"{style.counted(len(lost), 'record')} lost"
@@ -75,7 +75,7 @@ def word(run: Run) -> str:
 
 
 def table(version: str | KafkaVersion) -> dict[str, dict[str, str]]:
-    """For every pair of acks and min.insync.replicas, what each failure brings."""
+    """The outcome of each failure, for every pair of acks and min.insync.replicas."""
     return {
         f"acks={acks}, min ISR {least}": {
             failure: word(trial(version, acks, least, failure)) for failure in FAILURES
@@ -112,7 +112,7 @@ def outage(version: str | KafkaVersion, session_s: int, lag_s: int, outage_s: in
 def offline_after(
     version: str | KafkaVersion, sessions_s: Sequence[int], lags_s: Sequence[int]
 ) -> dict[str, dict[str, tuple[str, str]]]:
-    """For each session timeout and lag limit: after which `OUTAGES_S` no broker may lead."""
+    """The `OUTAGES_S` after which no broker may lead, by session timeout and lag limit."""
     cells: dict[str, dict[str, tuple[str, str]]] = {}
     for session_s in sessions_s:
         row = cells.setdefault(f"session {session_s} s", {})

@@ -125,7 +125,7 @@ def plot_evictions(times: Mapping[str, Sequence[int]]) -> Axes:
 
 
 def checks(run: Run) -> list[float]:
-    """When its leader checked who is out of sync (s since the start)."""
+    """When the leader checked its ISR (s since the start)."""
     frames = run.frames[run.first_frame :]
     return [(f.now_ms - START_MS) / 1000 for f in frames if isinstance(f.message, m.ExpireIsr)]
 
@@ -202,7 +202,7 @@ def plot_clocks(runs: Mapping[str, Run], follower: int = FOLLOWER) -> Figure:
 
 
 def hang_slider(version: str, hang_s: int = 8) -> widgets.VBox:
-    """How long may a follower hang, again and again, and still be in sync?"""
+    """A slider: how long a follower hangs, again and again, and whether it stays in the ISR."""
     slider = controls.choice("hangs for (s)", (2, 5, 8, 9, 10, 11, 12, 15, 20), hang_s)
 
     def draw(seconds: int) -> Figure:

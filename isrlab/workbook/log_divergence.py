@@ -1,4 +1,4 @@
-"""Notebook 08: a log too long to be drawn record by record, held against its leader's."""
+"""Notebook 08: logs that are too long to draw record by record, compared with their leader's."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Moving partitions: how fast, under which throttle, and the effect of a forgotten throttle.
 
 A fourth broker joins three, and takes a follower's place in some partitions. Leaders and the new
-broker are throttled to one rate, as kafka-reassign-partitions.sh does it, for the partitions of a
-batch: those that move at a time. Times are in seconds, rates in bytes per second.
+broker are throttled to one rate, as by kafka-reassign-partitions.sh, for the partitions of a batch,
+which move at the same time. Times are in seconds, rates in bytes per second.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from isrlab.show.style import FAINT, headline, panels
 from isrlab.world.reassigned import ADVICE, sessions
 
 LEADERS = 3  # of the small cluster; the broker after them is new
-USABLE = 0.95  # of a throttle: a thread that may not fetch looks again a second later
-LIMITS_S = 180, 600  # colours of times
+USABLE = 0.95  # the usable share of a throttle: a thread that may not fetch waits for a second
+LIMITS_S = 180, 600  # times above these have other colours
 SMALL = FleetConfig(
     "3.7", partitions=12, brokers=LEADERS + 1, minutes=15, load="steady", records_per_s=50,
     batch_every_ms=200, record_bytes=20_000, stall_s=0, follower_spread=0, min_insync_replicas=2,
@@ -50,7 +50,7 @@ class MoveResult(NamedTuple):
     """The cost of a reassignment."""
 
     done_s: list[float]  # of each partition that is done, from its start; ascending
-    wait_s: float  # the longest of a produce with acks=all, at least
+    wait_s: float  # a lower bound for the longest wait of a produce with acks=all
     failed: int  # produces
     short_minutes: float  # in which an ISR was smaller than the replication factor
 
@@ -76,7 +76,7 @@ def throttled(config: FleetConfig, bytes_per_s: int, batch: int) -> FleetConfig:
 
 @lru_cache(maxsize=128)
 def moved(config: FleetConfig) -> MoveResult:
-    """Simulate it."""
+    """Simulate the move of a fleet."""
     events, start_s = fleet.simulate_local(config), config.reassign_s
     costs = measures(events, config.replication_factor, 1, (0, config.duration_ms))
     return MoveResult(
@@ -90,16 +90,16 @@ def moved(config: FleetConfig) -> MoveResult:
 def least_throttle(produced: float, at_leader: int, at_newcomer: int, copies: int = 3) -> float:
     """Bytes/s below which newcomers never catch up; `produced` bytes/s go into each partition.
 
-    Of a batch, `at_leader` partitions have one leader: the members of their ISRs take all that is
-    produced, and the newcomer of each as much. And `at_newcomer` have one new broker.
+    `at_leader` is how many partitions of a batch one leader has: the followers in their ISRs and
+    the newcomers each take all new data. `at_newcomer` is how many one new broker has.
     """
     return produced * max(at_leader * copies, at_newcomer)
 
 
 def expected_s(config: FleetConfig) -> float:
-    """Backlog / (usable throttle - incoming), a batch after another, of logs that grow.
+    """Backlog / (usable throttle - incoming), one batch after another, while the logs grow.
 
-    Leaders have the rate each, the new broker has it once, and the slower side decides.
+    Each leader has the full rate, the new broker also has it once; the slower side decides.
     """
     left, own = moving(config), len(leaders(config))
     batch = config.moves_at_once or left
@@ -153,7 +153,7 @@ def grid(config: FleetConfig, throttles: Sequence[int], batches: Sequence[int]) 
 
 
 def plot_one(config: FleetConfig = ONE) -> Axes:
-    """One partition that moves: who copies it, and who is in sync."""
+    """One partition that moves: which brokers copy it, and which are in sync."""
     events = fleet.simulate_local(config)
     (spans,) = exact.isr_spans(events, config.duration_ms, 0).values()
     old, new = assignment(config)[0].tolist(), target(config)[0].tolist()
@@ -198,7 +198,7 @@ def _seconds(value: float) -> str:
 
 
 def rate(bytes_per_s: float) -> str:
-    """In words, 0 for none."""
+    """A rate in words; 0 is no throttle."""
     return f"{bytes_per_s / 1e6:g} MB/s" if bytes_per_s else "no throttle"
 
 
@@ -218,7 +218,7 @@ def plot_progress(config: FleetConfig) -> Axes:
 
 
 def move_controls(config: FleetConfig, table: pd.DataFrame) -> widgets.VBox:
-    """Sliders for both, with the values of a grid, and how many partitions have moved."""
+    """Sliders for throttle and batch, with the values of a grid, and the progress of the move."""
     rates, counts = (sorted(set(table[name].tolist())) for name in ("throttle", "batch"))
     sliders = choice("throttle", rates, rates[0], rate), choice("batch", counts, counts[0])
     return LiveFigure(sliders, lambda speed, many: plot_progress(throttled(config, speed, many)))
@@ -227,9 +227,9 @@ def move_controls(config: FleetConfig, table: pd.DataFrame) -> widgets.VBox:
 def back_after(
     config: FleetConfig, throttles: Sequence[int], down: Sequence[float]
 ) -> dict[str, float]:
-    """By throttle: s after its return until broker 3 is in all ISRs; infinite if it is not yet.
+    """By throttle, the time (s) from the return of broker 3 until it is in all ISRs, or infinity.
 
-    Nothing moves; the throttle is for all, and broker 3 is down from then to then (s).
+    No partition moves, every replica is throttled, and broker 3 is down in the interval `down`.
     """
     each = config.with_(
         reassigned="", assigned="", backlog_records=0, brokers=LEADERS, minutes=5,

@@ -46,7 +46,7 @@ class ParkedWait(NamedTuple):
 
 
 def waits(run: Run) -> list[ParkedWait]:
-    """Every fetch that was parked in a run, by what completed it; times are since its start."""
+    """Every fetch that was parked in a run, with its cause of completion; times from the start."""
     since, ended = dict[ParkedFetch, int](), list[ParkedWait]()
     for frame in run.frames:
         now_ms = frame.now_ms - run.frames[run.first_frame].now_ms
@@ -124,8 +124,8 @@ def three_requests(
     log = replace(log, high_watermark=3, open_transaction=open_transaction)
     logs, room = {"t-0": log}, purgatory.Purgatory(Timer.at(0))
     asks = {"the follower's fetch": Reader.FOLLOWER, "the consumer's fetch": reader}
-    for name, who in asks.items():
-        fetch = purgatory.parked_fetch(name, logs, [("t-0", who, 3, 1_000)], deadline_ms=wait_ms)
+    for name, kind in asks.items():
+        fetch = purgatory.parked_fetch(name, logs, [("t-0", kind, 3, 1_000)], deadline_ms=wait_ms)
         room, _ = room.watch(fetch, logs, now_ms=0)
     logs = {"t-0": log.append(Batch(3, 3, size_bytes=100))}
     room, appended = room.check("t-0", logs, purgatory.Cause.APPEND, now_ms=20)
@@ -204,6 +204,6 @@ def wheel_slider(timer: Timer, times_ms: Sequence[int]) -> widgets.VBox:
 
 
 def moves_of(delay_ms: int, tick_ms: int = 1) -> list[Move]:
-    """Into which slots a task of an otherwise empty timer comes, until it runs."""
+    """The slots that a task of an otherwise empty timer passes through until it runs."""
     timer, first = Timer.at(0, tick_ms=tick_ms).add(Task("t", delay_ms), now_ms=0)
     return [first, *timer.advance(delay_ms)[1]]

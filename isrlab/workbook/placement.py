@@ -29,7 +29,7 @@ class Placements(NamedTuple):
     placed: dict[str, list[DescribedPartition]]
 
     def chances(self, name: str, fate: str, counts: Iterable[int]) -> list[placement.Chance]:
-        """How likely so many broken brokers bring some partition to a fate."""
+        """The probability that some partition comes to `fate`, by number of failed brokers."""
         bad = placement.bad_sets(self.placed[name], self.units, fate)
         return [placement.chance(bad, len(self.racks), count) for count in counts]
 
@@ -41,7 +41,7 @@ class Placements(NamedTuple):
 def generated(
     brokers: int, topics: int, partitions: int, racks: int = 0, seed: int = 1
 ) -> Placements:
-    """So many equal topics of three replicas with min ISR 2; brokers dealt to racks in turn."""
+    """Equal topics with three replicas and min ISR 2; brokers are assigned to racks in turn."""
     names = {n: f"rack {(n - 1) % racks + 1}" if racks else "" for n in range(1, brokers + 1)}
     wanted = {f"topic {number}": (partitions, 3, 2) for number in range(topics)}
     every = placement.ALGORITHMS
@@ -118,7 +118,7 @@ def _range(values: Sequence[float]) -> str:
 def chances_by_size(
     brokers: int, topics: int, sizes: Sequence[int], failures: int, draws: int
 ) -> dict[str, list[list[float]]]:
-    """That some partition is offline, in percent: of each placer, by topic size, of each draw."""
+    """The probability (%) that some partition is offline: by placer, topic size and draw."""
     chances = {name: [list[float]() for _ in sizes] for name in placement.ALGORITHMS}
     for place, size in enumerate(sizes):
         for seed in range(1, draws + 1):
@@ -148,12 +148,12 @@ def plot_by_size(chances: dict[str, list[list[float]]], sizes: Sequence[int]) ->
 
 
 def _kraft_is_safer(chances: dict[str, list[list[float]]]) -> list[bool]:
-    """In every draw, by topic size."""
+    """Whether KRaft's placement is safer in every draw, by topic size."""
     return [max(a) < min(b) for a, b in zip(chances["kraft"], chances["zookeeper"], strict=True)]
 
 
 def controls(brokers: int, topics: int, sizes: Sequence[int]) -> LiveFigure:
-    """Sliders for the size of a topic and the number of racks, and the chances drawn of them."""
+    """Controls for the size of a topic and the number of racks, and the resulting probabilities."""
     racks = pick("racks", [("none", 0), ("three", 3)], 0)
     return LiveFigure(
         (choice("partitions", sizes, sizes[0]), racks),

@@ -16,7 +16,7 @@ from isrlab.show import controls, style
 from isrlab.show.bands import HATCHED, BandMark, Span, plot_bands
 
 PAGE_BYTES = 4096  # of memory, the smallest on any machine that runs Kafka
-READERS = {  # who reads, and the bound that it may not pass
+READERS = {  # the name of each reader, and the bound that it may not pass
     seg.Reader.FOLLOWER: ("follower", "LEO"),
     seg.Reader.CONSUMER: ("consumer", "HW"),
     seg.Reader.READ_COMMITTED: ("read_committed", "LSO"),
@@ -105,7 +105,7 @@ def plot_search(segment: seg.LogSegment, target: int) -> Axes:
 
 
 def search_costs(releases: Sequence[str], entries: int, targets: Sequence[int]) -> pd.DataFrame:
-    """What a binary search costs in an index of every offset: slots probed, and their pages."""
+    """The cost of a binary search in an index of every offset: slots probed, and their pages."""
     index = tuple(seg.IndexEntry(number, 100 * number) for number in range(entries))
     rows = []
     for release in releases:

@@ -1,7 +1,7 @@
 """Rolling restart: how long brokers take to recover, and when the next one may go down.
 
-Times are in seconds from when a broker is back. `share` is the load by what a fetcher thread can
-fetch: above 0 and below 1, because at 1 a broker never recovers (ValueError).
+Times are in seconds from when a broker is back. `share` is the load divided by what a fetcher
+thread can fetch: above 0 and below 1 (else ValueError), because at 1 a broker never recovers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SMALL = FleetConfig(
 
 
 def one_restart(config: FleetConfig, share: float, down_s: float) -> FleetConfig:
-    """The fleet, loaded by `share`, with one restart, of broker 1, and time enough to come back."""
+    """The fleet, loaded by `share`, with one restart of broker 1 and enough time to recover."""
     every_s = down_s + 60 + 1.5 * recovery.catch_up_s(share, down_s)
     return _loaded(config, share).with_(
         restart_s=float(down_s), restart_every_s=every_s, minutes=(2 * every_s - 1) / 60,
@@ -68,7 +68,7 @@ def _loaded(config: FleetConfig, share: float) -> FleetConfig:
 
 
 def compared(measured: pd.DataFrame, configs: Sequence[FleetConfig]) -> pd.DataFrame:
-    """The rows of `churn.rejoins` for some fleets, in their order: seconds, share, formula."""
+    """The rows of `churn.rejoins` for some fleets, in their order, in s, beside the formula."""
     rows = []
     for config in configs:
         for row in measured[measured["run"] == config.run].to_dict("records"):
@@ -86,7 +86,7 @@ def compared(measured: pd.DataFrame, configs: Sequence[FleetConfig]) -> pd.DataF
 def waits(
     configs: Sequence[FleetConfig], refused: pd.DataFrame, under: pd.DataFrame
 ) -> pd.DataFrame:
-    """For each rolling restart what `by_run` sums; `wait` is in multiples of the safe wait."""
+    """The sums of `by_run` for each rolling restart; `wait` is in multiples of the safe wait."""
     rows = []
     for config in configs:
         share, every_s = recovery.load_share(config, 1), config.restart_every_s
@@ -109,7 +109,7 @@ def waits_for_the_gone(versions: Sequence[str]) -> pd.DataFrame:
 def headroom(
     config: FleetConfig, share: float, down_s: float, designs: Sequence[tuple[int, int]]
 ) -> pd.DataFrame:
-    """What one broker after another costs, and what a second failure at the same time costs more.
+    """The cost of a rolling restart, and of a second failure during it, for each design.
 
     `designs`: replication factor and min.insync.replicas. A second failure is the next broker,
     which goes down before the first is back (at 0.6 of the safe wait). Times are partition-minutes;
@@ -212,7 +212,7 @@ def restart_controls(config: FleetConfig = SMALL) -> widgets.VBox:
 
 
 def finding(table: pd.DataFrame, waited: pd.DataFrame) -> str:
-    """Formula against simulation, and too early against early enough, in one sentence."""
+    """The formula against the simulation, and restarts before the safe wait against later ones."""
     off = (table["last_s"] / table["formula_s"] - 1).abs().max()
     refused, is_early = waited["refused"], waited["wait"] < 0.999
     early, safe = refused[is_early], refused[~is_early]
@@ -228,7 +228,7 @@ def finding(table: pd.DataFrame, waited: pd.DataFrame) -> str:
 
 
 def without_a_zone(version: str, brokers: int, partitions: int) -> list[dict[str, object]]:
-    """What refuses acks=all with one zone of three gone, and what one more restart then refuses.
+    """How many partitions refuse acks=all with one zone of three gone, and after one more restart.
 
     KRaft places a topic on that many brokers, a third of them in each zone; brokers of zone c die.
     """

@@ -68,9 +68,9 @@ def delays(run: Run, from_ms: float = 0, to_ms: float = inf) -> list[float]:
 
 
 def single_delays(version: str) -> dict[str, list[float]]:
-    """Of single changes, at 12 moments spread over 2.5 s: of the first one after a quiet minute (a
-    replica returns that had left more than a minute before), and of the next two, in the same
-    minute (it leaves and returns again)."""
+    """The delays of single changes, at 12 moments spread over 2.5 s: of the first one after a quiet
+    minute (a replica returns that had left more than a minute before), and of the next two, in the
+    same minute (it leaves and returns again)."""
     text = PARTITION + "10000" + HANG + RETURN.format(1_000) + HANG.format(32_000)
     text += RETURN.format(10_000)
     ends = [90_000 + sample * 2_500 // 12 for sample in range(12)]
@@ -82,7 +82,7 @@ def single_delays(version: str) -> dict[str, list[float]]:
 
 
 def churn_delays(version: str, minutes: int) -> list[float]:
-    """Of a follower that hangs for 3 s, is back for 1 s, and so on; the lag limit is 2 s."""
+    """The delays with a follower that hangs for 3 s, is back for 1 s, and so on; lag limit 2 s."""
     tooth = HANG.format(3_000) + RETURN.format(1_000)
     run = scenario.play(PARTITION + "2000" + tooth * (minutes * 15), version=version)
     return delays(run, to_ms=run.cluster.now_ms - START_MS - 70_000)  # the last may come later
@@ -119,7 +119,7 @@ def finding(waits: Sequence[float]) -> str:
 
 
 def plot_sequence(run: Run, from_ms: int = 0) -> Axes:
-    """The messages about ISR changes from some ms on, and when everyone knew."""
+    """The messages about ISR changes from `from_ms` on, and when every broker knew."""
     leader, has_zookeeper = run.cluster.controller.leader, run.cluster.version.writes_zookeeper
     lanes = {b: f"{b} (leader)" if b == leader else str(b) for b in sorted(run.cluster.replicas)}
     lanes |= ({ZOOKEEPER: "ZooKeeper"} if has_zookeeper else {}) | {m.CONTROLLER: "controller"}
@@ -211,7 +211,7 @@ def flow(run: Run) -> Counter[str]:
 
 
 def _checked(before: Frame, frame: Frame) -> str:
-    """A leader checks its ISR, by the clock or at a fetch; or is busy with a change."""
+    """The branch that a step takes: "check", "fetch", "busy" (a change is in flight) or "none"."""
     leader, message = before.brokers.get(frame.target), frame.message
     if leader is None or not isinstance(leader.role, Leader) or frame.was_lost:
         return "none"
@@ -283,7 +283,7 @@ AWAITED = {  # scenario -> the issue, and the line that shows that the wait is o
 
 
 def waits(versions: Iterable[str]) -> list[dict[str, str]]:
-    """A row for each issue: the moment that was waited for in each version, or that it waits."""
+    """A row for each issue: when the wait ended in each version, or "waits"."""
     rows = list[dict[str, str]]()
     for name, (issue, sign) in AWAITED.items():
         runs = {v: scenario.play(scenario.read(name), version=v) for v in versions}

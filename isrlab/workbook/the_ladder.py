@@ -185,7 +185,7 @@ def _searched(rows: Iterable[str], columns: Iterable[str]) -> dict[str, Any]:
 
 
 def questions() -> list[dict[str, Any]]:
-    """What the search was asked in each row, and what that took in all columns together."""
+    """The question of the search in each row, and its effort in all columns together."""
     rows, answers = [], stored()
     for name, (about, promise, budgets, of, *_) in QUESTIONS.items():
         done = [answer for (question, _), answer in answers.items() if question == name]

@@ -77,7 +77,7 @@ PROPOSALS = {name: Proposal(**row) for name, row in LISTED["rules"].items()}
 
 
 def proposal(name: str, release: str = "", budgets: str = "") -> Proposal:
-    """A rule by its name, on another release and with other budgets of the search, if there are.
+    """A rule by its name, on another release or with other search budgets, if they are given.
 
     Raises ValueError for an unknown rule, with those known, and for a release that has the rule.
     """
@@ -126,7 +126,7 @@ class Notice(NamedTuple):
 
 
 def known(version: KafkaVersion) -> Notice:
-    """All of it by these rules, and by the functions that `own_rule` puts in their place."""
+    """All results by these rules, or by the functions that `own_rule` puts in their place."""
     texts = {path.stem: path.read_text("utf-8") for path in scenario.LIBRARY.glob("*.txt")}
     ends = {name: _end(texts[name], version) for name in sorted(texts)}
     schedules = {(kind, release): [_difference(run, version) for run in judged.read(kind, release)]
@@ -154,7 +154,7 @@ def _cases(version: KafkaVersion) -> dict[str, str]:
 
 
 def _near(kind: str, version: KafkaVersion) -> list[str]:
-    """The stored releases on either side of these rules, or that have them."""
+    """The newest stored release that is no newer than these rules, and the next one after it."""
     firsts = [(KafkaVersion.of(r).first, r) for r in judged.releases(kind)]
     older = [release for first, release in firsts if first <= version.first]
     return older[-1:] + [release for first, release in firsts if first > version.first][:1]
@@ -172,8 +172,8 @@ def _difference(run: judged.JudgedRun, version: KafkaVersion) -> str:
 
 
 def changed(before: Notice, after: Notice) -> list[dict[str, str]]:
-    """A row for each scenario in which the rule shows: how it ends, and the first line that is new.
-    Those that end differently come first."""
+    """A row for each scenario that the rule changes: how it ends, and the first new line. Those
+    that end differently come first."""
     rows = []
     for name, (end, lines) in before.scenarios.items():
         word, others = after.scenarios[name]
@@ -185,8 +185,8 @@ def changed(before: Notice, after: Notice) -> list[dict[str, str]]:
 
 
 def judged_rows(before: Notice, after: Notice) -> list[dict[str, Any]]:
-    """Of the cases of tests/cases, and of schedules that Kafka's own classes played, those that go
-    as Kafka's do without the rule: how many differ from Kafka with it, and the first such step."""
+    """How many cases of tests/cases, and of schedules that Kafka's own classes played, differ from
+    Kafka with the rule, of those that agree without it; and the first such step."""
     pairs: dict[str, list[tuple[str, str]]] = {"Kafka's unit tests": [], "Our own cases": []}
     for case, differs in before.cases.items():
         source = "Kafka's unit tests" if re.search(r" [A-Z]\d", case) else "Our own cases"
@@ -224,7 +224,7 @@ def searched(idea: Proposal, versions: Mapping[str, KafkaVersion]) -> dict[str, 
 
 
 def verdict(end: SearchResult) -> str:
-    """What a search has shown, in words that name its range."""
+    """The result of a search in words, with its range."""
     states = f"{end.end.progress.distinct:,} states"
     if end.promise:
         return f"broken by {len(end.actions)} actions, and by no fewer ({states})"
@@ -239,17 +239,17 @@ def verdicts(results: Mapping[str, SearchResult]) -> list[dict[str, Any]]:
 
 
 def in_steps(text: str) -> str:
-    """A scenario in blocks, each with a picture: a command, and what the controller says."""
+    """A scenario in blocks, each with a picture: a command, and the controller's answers to it."""
     begins = r"\n(?!drop|advance|stabilize|check|partition|deliver .*controller)"
     return re.sub(begins, "\n----\n\n", text.strip()) + "\n----\n"
 
 
-# What it costs
+# The cost of a rule
 
 
 def cost(before: KafkaVersion, after: KafkaVersion, story: str) -> tuple[str, list[dict[str, Any]]]:
-    """ISR churn and waiting with and without the rule, by a small fleet if the kernel's table of
-    rules has this one, and by a scenario of one partition if not; and which it was."""
+    """ISR churn and waiting with and without the rule, in a small fleet if the kernel knows the
+    rule, else in a scenario of one partition; the first value says which."""
     configs = [FLEET.with_(version=version, name=version.name) for version in (before, after)]
     if configs[0].rules() != configs[1].rules():
         how = f"A fleet of {FLEET.partitions} partitions, {FLEET.minutes:g} minutes"
@@ -267,7 +267,7 @@ def cost(before: KafkaVersion, after: KafkaVersion, story: str) -> tuple[str, li
                  for name, what in COSTS.items()]  # fmt: skip
 
 
-# What the hunt on Kafka's classes says
+# Results of the hunt on Kafka's classes
 
 
 def hunted(idea: Proposal) -> list[dict[str, str]]:

@@ -27,7 +27,7 @@ ARTICLES = {
 }
 OWN = "our own brokers"  # the theme whose judge is not the engine
 STATEMENTS = [s for claim in CLAIMS.values() if claim.theme != OWN for s in claim.statements]
-# The words are always printed, too
+# Colours are never the only sign: the words are also printed
 COLOURS = {
     Kind.RIGHT: OUTCOMES["safe"],
     Kind.SOME_VERSIONS: OUTCOMES["flapping"],
@@ -35,7 +35,7 @@ COLOURS = {
     Kind.WRONG: OUTCOMES["diverged"],
     Kind.NOTE: PALE,
 }
-LONGEST_VERDICT = 40  # characters of a statement's verdict; longer ones stand inside
+LONGEST_VERDICT = 40  # characters; a longer verdict is shown only when the claim is opened
 _PRE = "font-family:monospace;font-size:85%;line-height:1.25"
 
 
@@ -52,7 +52,7 @@ def articles() -> Markdown:
 
 
 def claims() -> HTML:
-    """By theme a line for each claim: it opens to its runs."""
+    """A line for each claim, by theme; it opens to show the claim's runs."""
     parts = []
     for theme in THEMES:
         lines = "".join(claim_html(claim) for claim in CLAIMS.values() if claim.theme == theme)
@@ -122,7 +122,7 @@ def by_release() -> dict[str, dict[KafkaVersion, bool | None]]:
 
 
 def _holds(statement: Assertion, version: KafkaVersion) -> bool | None:
-    """In the case that a generation's first release falls into; None if there is no such case."""
+    """Whether the statement holds for a generation's first release; None if no case covers it."""
     own, last = (*version.first, 0), release(statement.cases[-1].where.split("-")[-1])
     begun = [c for c in statement.cases if release(c.where.split("-")[0], 0) <= own <= last]
     return begun[-1].agrees if begun else None

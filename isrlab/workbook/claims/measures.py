@@ -184,7 +184,7 @@ def cause_of_truncation(trial: Trial, broker: int) -> str:
 
 
 def entries_of_own_epoch(trial: Trial, broker: int) -> int:
-    """How often a broker has noted where the leader epoch that it is in begins."""
+    """How many entries a broker's leader-epoch cache has for the epoch that it is in."""
     own = trial.run.cluster.brokers[broker]
     return sum(epoch == own.leader_epoch for epoch, _ in own.log.epochs.entries)
 
@@ -193,7 +193,7 @@ def entries_of_own_epoch(trial: Trial, broker: int) -> int:
 
 
 def default(trial: Trial, name: str) -> object:
-    """What a release has in a field of `KafkaVersion`."""
+    """The value of a field of `KafkaVersion` in a release."""
     return getattr(trial.version, name)
 
 
@@ -205,7 +205,7 @@ def defaults_raised(trial: Trial, since: str) -> str:
 
 
 def setting_name(trial: Trial, start: str, end: str) -> str:
-    """The full name of the setting that starts and ends so."""
+    """The full name of the setting with this start and end."""
     names = (name.replace("_", ".") for name in Settings.__annotations__)
     return next(name for name in names if name.startswith(start) and name.endswith(end))
 

@@ -116,7 +116,7 @@ class Claim:
             self._fail(where, f"no {missing[0]!r}; needed: {', '.join(needed)}")
 
     def _script(self, where: str, text: str) -> str:
-        """Commands as they are; or a named script, with its changes."""
+        """The commands as given, or those of a named script with its changes applied."""
         if "\n" in text:
             return text
         name, *changes = text.split(", ")
@@ -180,7 +180,7 @@ class Claim:
         return answer
 
     def _question(self, text: str) -> Measurement:
-        """Signs, and what stands on both sides of them. Raises ValueError with what is valid."""
+        """A measure, or two sides of a sign. Raises ValueError with what is valid."""
         word, _, rest = text.partition(" ")
         if word in _AMONG:
             holds = self._question(rest)

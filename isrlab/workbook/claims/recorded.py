@@ -66,7 +66,7 @@ def recorded_ages(trial: Trial) -> list[int]:
 
 
 def removals_in_time(trial: Trial) -> int:
-    """How many awake leaders dropped after 1.0 to 1.5 lag times."""
+    """How many followers awake leaders dropped after 1.0 to 1.5 lag times."""
     latest = 3 * LAG_MS // 2 + JITTER_MS
     return sum(LAG_MS < age <= latest for age in recorded_ages(trial))
 

@@ -16,7 +16,7 @@ from itertools import groupby
 
 from isrlab.engine.versions import GENERATIONS
 
-Answer = int | str | range  # a range is claimed only
+Answer = int | str | range  # a range is only claimed, never measured
 
 
 class Kind(Enum):
@@ -53,7 +53,7 @@ class Assertion:
 
     says: str
     cases: Sequence[ClaimedCase] = ()
-    citation: str = ""  # of what no run decides
+    citation: str = ""  # the source of a statement that no run can decide
     is_by_release: bool = True  # the cases are releases in order, not situations
 
     @property

@@ -117,7 +117,7 @@ def try_settings(
 
 
 def plot_settings(runs: dict[str, list[ReplayOutcome]]) -> Figure:
-    """What each change costs and saves: a tick for each seed."""
+    """The costs of each change: a tick for each seed."""
     figure, grid = style.panels(len(DRAWN), 1, (9.2, len(DRAWN) * (1.0 + 0.3 * len(runs))))
     for ax, cost in zip(grid.flat, DRAWN, strict=True):
         rows = {name: {"": [getattr(run.cost, cost) for run in several]}
@@ -149,7 +149,7 @@ def limit_player(real: LogReplay, limits_s: Sequence[float], seeds: int) -> widg
 
 
 def _sentence(runs: dict[str, list[ReplayOutcome]]) -> str:
-    """The change that spares most evictions, and what it costs."""
+    """The change with the fewest partition-minutes with a copy fewer, and its other costs."""
     middle = {
         name: Cost(*(median(getattr(run.cost, cost) for run in several) for cost in COSTS))
         for name, several in runs.items()

@@ -142,7 +142,7 @@ def _waiting_ms(config: FleetConfig, absences: Iterable[Absence]) -> int:
 
 
 def _placed(record: Record) -> dict[Key, list[int]]:
-    """The replicas of each partition that the fleet takes, the leader first."""
+    """The replicas of each partition that the fleet replays, the leader first."""
     known = {key: r for key, r in record.replicas.items() if len(r) > 1 and record.spans.get(key)}
     most = Counter(len(r) for r in known.values()).most_common(1)
     placed: dict[Key, list[int]] = {}
@@ -188,7 +188,7 @@ def _groups(outs: Sequence[Absence]) -> list[list[Absence]]:
 
 
 def _of_broker(broker: int, outs: list[Absence], record: Record, limit_ms: int) -> list[Pause]:
-    """One trouble of one broker: it stalled, and from some moment on it was down."""
+    """One fault of one broker: it stalled, and from some moment on it was down."""
     evicted = [out for out in outs if out.leader is not None]
     removed = [out.start_ms for out in outs if out.leader is None]
     ends = [out.end_ms for out in outs]
@@ -202,7 +202,7 @@ def _of_broker(broker: int, outs: list[Absence], record: Record, limit_ms: int) 
 
 
 def _stalled_from(evicted: Sequence[Absence], limit_ms: int) -> int:
-    """When a follower had last caught up: as the lines say, else as the limit allows."""
+    """When a follower had last caught up: as the lines show, else estimated from the limit."""
     said = [
         int(number)
         for out in evicted

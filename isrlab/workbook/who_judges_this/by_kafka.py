@@ -72,7 +72,7 @@ def plot_replay(counts: pd.DataFrame) -> Axes:
 
 
 def one(release: str, number: int, kind: str) -> JudgedRun:
-    """A stored schedule. Raises ValueError naming what there is."""
+    """A stored schedule by its number. Raises ValueError with the valid numbers."""
     runs = judged.read(kind, release)
     if not 0 <= number < len(runs):
         raise ValueError(f"schedule {number} of {release}: there are 0 to {len(runs) - 1}")
@@ -235,7 +235,7 @@ def found_table() -> list[dict[str, str]]:
 
 
 def finding(counts: pd.DataFrame, words: Mapping[str, Mapping[str, str]]) -> str:
-    """What was compared, what differs, and how much of the engine is held by it."""
+    """How many steps were compared, how many differ, and how many rules they check."""
     releases = sorted({*counts["release"]}, key=versions.release)
     held, differences = len(words) - len(unnoticed(words)), judged.found().values()
     left = sum(map(is_left, differences))

@@ -108,8 +108,8 @@ def answers(alarms: pd.DataFrame, absences: pd.DataFrame, latency: pd.DataFrame)
 def sensitivity(answered: pd.DataFrame) -> pd.DataFrame:
     """By check and answer: mean, lowest and highest change in percent beside the base of each seed.
 
-    The rows of `BASE` compare each seed's base with the mean of all seeds. `moves`: at every seed
-    in one direction; a wait by more than its class is wide (12.5 %).
+    The rows of `BASE` compare each seed's base with the mean of all seeds. `moves`: the answer
+    changes in one direction at every seed; a wait, by more than the width of its class (12.5 %).
     """
     base = answered.loc[BASE]
     rows = []
@@ -150,7 +150,7 @@ def plot_sensitivity(answered: pd.DataFrame, names: dict[str, str]) -> Axes:
 
 
 def finding(changes: pd.DataFrame) -> str:
-    """What the sizes of steps, records and batches change, what another seed, what fencing."""
+    """The effects of the sizes of steps, records and batches, of another seed, and of fencing."""
     counts = changes[changes.index.isin(COUNTS, level="answer")]
     cuts = counts.loc[CUTS, "mean"].abs().max()
     seeds = counts.loc[BASE, ["low", "high"]].abs().max().max()

@@ -1,8 +1,8 @@
 """Fetcher threads and followers on one link: real brokers beside two ways to model it.
 
 `tools/record/linked.py` made the recordings. In the model a link is either one queue, in which a
-response waits for all of the one before (`leader_bytes_per_s`), or a fixed share for each thread
-that has a backlog (`neighbours.sharing`).
+response waits until the previous one is complete (`leader_bytes_per_s`), or a fixed share for each
+thread that has a backlog (`neighbours.sharing`).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ WAYS = "one queue", "fixed shares"
 
 
 def rows(seeds: int = 10) -> list[dict[str, object]]:
-    """A row for each situation: real tries, and as many seeds of both models.
+    """A row for each situation: the real tries, and `seeds` runs of both models.
 
-    Of real times the median, the shortest and the longest; evictions by partition, in all tries.
+    Real times are the median, and in brackets the extremes; evictions are counted by partition.
     """
     return [_row(run, seeds) for run in sessions(ADVICE) if "link" in run.settings]
 
@@ -69,7 +69,7 @@ def _megabytes(each: TopicTry) -> int:
 
 
 def _copied_s(run: ClusterRun, each: TopicTry) -> float:
-    """From the backlog until all followers had it, to a quarter of a second."""
+    """Seconds from the backlog until all followers had it, to a quarter of a second."""
     begin_s = _begin_s(run, each)
     looks = [m for m in each.moments if m.name == "bytes" and m.at_s > begin_s]
     late = [m.at_s for m in looks if min(m.held.values()) < max(m.held.values()) - LARGE_BYTES]
@@ -81,7 +81,7 @@ def _begin_s(run: ClusterRun, each: TopicTry) -> float:
 
 
 def _left(run: ClusterRun, each: TopicTry) -> int:
-    """How many followers left the ISR after that."""
+    """How many followers left the ISR after the backlog was written."""
     begin_s = _begin_s(run, each)
     members = [set(m.isr) for m in each.moments if m.name == "stored" and m.at_s > begin_s]
     return sum(any(follower not in isr for isr in members) for follower in run.brokers[1:])

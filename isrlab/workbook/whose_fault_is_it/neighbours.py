@@ -80,7 +80,7 @@ def placed(config: FleetConfig) -> FleetConfig:
 def plan(
     version: str, size_mb: float, threads: Sequence[int], seeds: Sequence[int]
 ) -> dict[str, list[FleetConfig]]:
-    """Who else is hot, how large responses are, and whose bandwidth it is: fleets by situation."""
+    """Fleets by situation: hot partitions, size of responses, own or shared bandwidth."""
     runs: dict[str, list[FleetConfig]] = {}
     for seed, number in product(seeds, threads):
         single = placed(HOT.with_(version=version, seed=seed, num_replica_fetchers=number))
@@ -122,7 +122,7 @@ def longest_loop_s(config: FleetConfig) -> float:
 
 
 def symptoms(evictions: pd.DataFrame, configs: Mapping[str, FleetConfig]) -> pd.DataFrame:
-    """What a leader saw when it evicted, in each situation, hot partitions apart: medians."""
+    """Medians of what leaders knew when they evicted, by situation, hot partitions apart."""
     names = {config.run: name for name, config in configs.items()}
     hot = {config.run: config.hot_partitions for config in configs.values()}
     rows = evictions[evictions["run"].isin(hot)]
@@ -138,7 +138,7 @@ def symptoms(evictions: pd.DataFrame, configs: Mapping[str, FleetConfig]) -> pd.
 def harm(
     evictions: pd.DataFrame, absences: pd.DataFrame, configs: Sequence[FleetConfig]
 ) -> pd.DataFrame:
-    """Evictions and under-replicated minutes of each run, per hour, of hot ones and neighbours."""
+    """Evictions and under-replicated minutes per hour of each run, of hot partitions and others."""
     rows = []
     for config in configs:
         left, out = (table[table["run"] == config.run] for table in (evictions, absences))
@@ -152,7 +152,7 @@ def harm(
 
 
 def plot_threads(config: FleetConfig = HOT) -> Axes:
-    """Each fetcher thread of one follower with the partitions it reads, and who is evicted."""
+    """Each fetcher thread of one follower with its partitions, and which of these it loses."""
     evicted = {out.key.partition for out in exact.evictions(fleet.simulate_local(config))}
     follower, number = int(cell(config, 1).followers[0, 0]), config.num_replica_fetchers
     led, threads = _led(config), {}
@@ -179,7 +179,7 @@ def plot_threads(config: FleetConfig = HOT) -> Axes:
 
 
 def fetcher_controls(config: FleetConfig = HOT) -> widgets.VBox:
-    """Sliders for threads, heat and response size, and who is evicted."""
+    """Sliders for threads, heat and response size, and the resulting evictions."""
     threads = choice("num.replica.fetchers", range(1, 5), 2)
     heat = choice("hot / one thread", (0.9, 1.1), 1.1, "{:g}".format)
     size = choice("max bytes (MiB)", (1, 100, 200), 200)

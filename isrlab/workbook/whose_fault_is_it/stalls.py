@@ -1,6 +1,6 @@
 """Slow leaders and slow followers: which evicts which, the costs, and what helps.
 
-The seed of `SMALL` gives one trouble at about one minute, to broker 3 in either role.
+The seed of `SMALL` gives one stall at about one minute, to broker 3 in either role.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class InjectedStall(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """An incident of a fleet, and the troubles of that time."""
+    """An incident of a fleet, and the stalls at that time."""
 
     incident: Incident
     causes: tuple[InjectedStall, ...]
@@ -66,7 +66,7 @@ class Judgement(NamedTuple):
 
     @property
     def fate(self) -> str:
-        """Of `FATES`: every claim is true, there is none, or one is not."""
+        """ "right" if every claim is true, "undecided" if there is none, "wrong" if one is not."""
         true = {cause[:2] for cause in self.causes}
         return "undecided" if not self.claims else "right" if self.claims <= true else "wrong"
 
@@ -140,9 +140,9 @@ def accuracy(config: FleetConfig, judged: Sequence[Judgement]) -> dict[str, str 
 
 
 def handed_over(config: FleetConfig, after_s: Sequence[float]) -> HTML:
-    """Broker 3 is slow as a leader from 60 to 105 s, and shut down so many seconds into that.
+    """Broker 3 is a slow leader from 60 to 105 s, and is shut down `after_s` into that.
 
-    A controlled shutdown for 10 s, so that the controller elects others; 0 stands for none.
+    A controlled shutdown for 10 s, so that the controller elects other leaders; 0: no shutdown.
     """
     rows = []
     for after in after_s:
@@ -159,7 +159,7 @@ def handed_over(config: FleetConfig, after_s: Sequence[float]) -> HTML:
 def costs(
     configs: Sequence[FleetConfig], refused: pd.DataFrame, under: pd.DataFrame
 ) -> pd.DataFrame:
-    """What producers and operators suffer for each trouble on average: `by_run`, divided."""
+    """The mean cost of one stall: the sums of `by_run`, divided by the number of stalls."""
     rows = [(c.run, c.lag_time_ms / 1000, len(troubles_of(c))) for c in configs]
     runs = pd.DataFrame(rows, columns=["run", "lag_limit_s", "troubles"])
     sums = by_run(configs, refused, under)
@@ -167,7 +167,7 @@ def costs(
 
 
 def by_broker(configs: Sequence[FleetConfig]) -> HTML:
-    """What each broker of small fleets shows, as a leader, and how often it is evicted."""
+    """What each broker of small fleets reports as a leader, and how often it is evicted."""
     rows = []
     for config in configs:
         events = fleet.simulate_local(config)
@@ -210,7 +210,7 @@ def plot_pairs(config: FleetConfig = SMALL) -> Axes:
 
 
 def trouble_controls(config: FleetConfig = SMALL) -> widgets.VBox:
-    """Who stalls, for how long, and under which lag limit; and the picture of it."""
+    """Controls for the role that stalls, the length of a stall and the lag limit."""
     roles = [("a leader's reads", "leader"), ("a follower's fetchers", "follower")]
     role = pick("what stalls", roles, "leader")
     length = choice("for (s)", (20, 35, 45, 60), 45)
@@ -224,7 +224,7 @@ def trouble_controls(config: FleetConfig = SMALL) -> widgets.VBox:
 
 
 def plot_limits(costs_by_run: Mapping[str, pd.DataFrame], length_s: float) -> Axes:
-    """Produces that failed in each trouble, by lag limit: refused, and timed out."""
+    """Produces that failed in each stall, by lag limit: refused, and timed out."""
     curves, parts = {}, []
     for (name, rows), colour in zip(costs_by_run.items(), (VERMILION, BLUE), strict=False):
         x, late = rows["lag_limit_s"], rows["timed_out"]
@@ -244,7 +244,7 @@ def finding(
     costs_by_run: Mapping[str, pd.DataFrame], limit_s: float, judged: Sequence[Judgement],
     harmed: Mapping[str, pd.DataFrame],
 ) -> str:  # fmt: skip
-    """What a trouble costs, how many verdicts were right, and what neighbours suffer by threads."""
+    """The cost of a stall, how many verdicts were right, and neighbours' evictions by threads."""
     parts = []
     for name, rows in costs_by_run.items():
         row = rows[rows["lag_limit_s"] == limit_s].iloc[0]

@@ -40,9 +40,9 @@ from isrlab.workbook.your_cluster.printed import summary
 DONE = {"SIGSTOP": "paused", "SIGKILL": "killed", "SIGTERM": "shut down"}
 OVER, OPEN = style.SERIES[3], style.VERMILION  # incidents; brokers have other colours
 LEGEND = {style.GREY: "what was done", OVER: "incident, over", OPEN: "incident, not over"}
-LEAST_WIDTH = 300  # of the width of the picture, the part that an incident has at least
+LEAST_WIDTH = 300  # an incident is drawn at least this fraction of the picture wide
 COLUMNS = 100  # of text
-MOST_ROWS, AROUND_MS = 16, 10_000  # drawn; and so long before and after an incident
+MOST_ROWS, AROUND_MS = 16, 10_000  # rows of a figure; the time shown before and after an incident
 
 
 def finding(found: Findings, log_dir: str) -> str:
@@ -61,7 +61,7 @@ def finding(found: Findings, log_dir: str) -> str:
 
 
 def answer(found: Findings, log_dir: str, min_isr: int | None = None) -> str:
-    """What `python -m isrlab logs` prints first."""
+    """The first lines that `python -m isrlab logs` prints."""
     told = command.shown_answer(found, log_dir, min_isr).answer
     return click.unstyle("\n".join(terminal.first_lines(told, COLUMNS)))
 
@@ -70,7 +70,7 @@ def answer(found: Findings, log_dir: str, min_isr: int | None = None) -> str:
 
 
 def files_table(found: Findings, most: int = 20) -> HTML:
-    """Which files were read, in which layout and zone, and which not and why."""
+    """The files that were read, by layout and time zone, and those that were not, with reasons."""
     files = found.logs.files.to_pandas()
     read, rest = files[files["status"] == "read"], files[files["status"] != "read"]
     sums = f"{counted(len(read), 'file')} read: {read['lines'].sum():,} lines, "
@@ -87,7 +87,7 @@ def files_table(found: Findings, most: int = 20) -> HTML:
 
 
 def unread_table(found: Findings, most: int = 20) -> HTML:
-    """Why lines were not read, how many for each reason, and the first of them."""
+    """The lines that were not read: reason, number, and the first one."""
     unread = found.logs.unread.to_pandas()
     unread["text"] = unread["text"].map(lambda text: printable(text or "", 160))
     columns = {"lines": ("lines", "sum"), "files": ("file", "nunique")}
@@ -102,8 +102,8 @@ def unread_table(found: Findings, most: int = 20) -> HTML:
 def plot_cluster(
     found: Findings, faults: Sequence[Outage] = (), broker: int | None = None
 ) -> Figure:
-    """What was done, incidents, brokers, and how many partitions had a short ISR, over time: with
-    a broker, those that it was missing from."""
+    """Faults, incidents, brokers, and the number of partitions with a short ISR, over time; with a
+    broker, of those whose ISR lacked it."""
     record, start_ms = found.record, found.record.start_ms
     rows: dict[str, list[Span]] = {}
     for fault in faults:
@@ -143,7 +143,7 @@ def _span(start_ms: int, end_ms: int, origin_ms: int, state: str) -> Span:
 
 
 def _presence(found: Findings, broker: int) -> list[Span]:
-    """When a broker was there, when it was away, and when no line tells."""
+    """When a broker was up, when it was away, and when no line shows which."""
     start_ms, states = found.record.start_ms, {timeline.THERE: f"broker {broker}"}
     return bands.joined(
         _span(bar.start_ms, bar.end_ms, start_ms, states.get(bar.state, bar.state))
@@ -254,7 +254,7 @@ def incident_player(found: Findings, log_dir: str, first: int = 1) -> widgets.VB
 
 
 def plot_partition(found: Findings, key: Key) -> Axes:
-    """Who is in the ISR of one partition over time; diamonds are elections."""
+    """The ISR of one partition over time; diamonds are elections."""
     record, start_ms = found.record, found.record.start_ms
     shifted = [IsrSpan(s.start_ms - start_ms, s.end_ms - start_ms, s.isr)
                for s in record.spans.get(key, ())]  # fmt: skip
@@ -287,7 +287,7 @@ def partition_player(found: Findings) -> widgets.VBox:
 
 
 def changes_table(found: Findings, most: int = 20) -> HTML:
-    """How often each ISR changed, who made it, and for how long it was short."""
+    """How often each ISR changed, by leader or controller, and for how long it was short."""
     record, rows = found.record, []
     counts: Counter[tuple[Key, str]] = Counter()
     for move in exact.moves(record.events, record.end_ms):
@@ -306,7 +306,7 @@ def changes_table(found: Findings, most: int = 20) -> HTML:
     return table(rows, most)
 
 
-# What was printed, what happened, and what cannot have
+# Printed lines against the metadata log, and lines that Kafka cannot have printed
 
 
 def printed_table(log_dirs: Sequence[str]) -> HTML:
@@ -319,7 +319,7 @@ def printed_table(log_dirs: Sequence[str]) -> HTML:
 
 
 def verdict_table(found: Findings, release: str | None, limit_s: float | None) -> HTML:
-    """Whether every line can be Kafka's: how much was held against its rules, and what broke one.
+    """Whether every line can be Kafka's: how much was checked, and the lines that break a rule.
 
     `release` is the newest that any broker ran, `limit_s` replica.lag.time.max.ms, if known.
     """
@@ -344,9 +344,8 @@ def alerts_table(
     for_s: Iterable[float],
     every_s: float,
 ) -> HTML:
-    """A row for each alert, a column for each `for:`: how often it fires, what it misses.
-
-    Its troubles are the known faults, else the incidents.
+    """A row for each alert, a column for each `for:`: how often it fires, how many faults it
+    misses. The faults are the known ones, or else the incidents.
     """
     held = alerts.conditions(found.record, min_insync_replicas)
     times = [(fault.start_ms, fault.end_ms) for fault in faults]

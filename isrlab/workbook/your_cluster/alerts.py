@@ -32,8 +32,8 @@ SOON_MS = 10_000  # after a fault, in which its effects still begin
 class AlertScore(NamedTuple):
     """The score of one alert over some faults.
 
-    `fired`: how often. `noticed`: at how many it began to fire before their end, or at the next
-    evaluation; `after_ms` is the median from their starts. `still_on`: it fired already.
+    `fired`: how often. `noticed`: the faults during which (or at the next evaluation) it began to
+    fire; `after_ms`: the median from their starts. `still_on`: it was firing at their starts.
     """
 
     fired: int
@@ -82,7 +82,7 @@ def firings(held: Times, for_ms: int, every_ms: int) -> Times:
 
 
 def judged(held: Times, troubles: Times, for_ms: int, every_ms: int) -> AlertScore:
-    """What an alert would have done about these troubles."""
+    """The score of an alert over these faults."""
     fires = firings(held, for_ms, every_ms)
     after, still_on = [], 0
     for start, end in troubles:
@@ -94,7 +94,7 @@ def judged(held: Times, troubles: Times, for_ms: int, every_ms: int) -> AlertSco
 
 
 def lasting(faults: Iterable[tuple[int, int]], held: dict[str, Times]) -> Times:
-    """Known faults, each until the ISRs are full again that were short soon after its end."""
+    """Known faults, each extended until the ISRs that were short soon after its end are full."""
     short = held.get(UNDER_REPLICATED, [])
     return [
         (start, max([end, *(off for on, off in short if on <= end + SOON_MS and off > end)]))

@@ -1,8 +1,8 @@
 """Two sets of logs of one cluster side by side: before and after a change.
 
-Compare the same hours of two ordinary days. Events are counts: two of them in some minutes say
-little of a rate, so each count has the interval in which the rate lies in 95 of 100 such cases, if
-events come independently. Only rates whose intervals part are called better or worse.
+Compare the same hours of two ordinary days. Few events say little about a rate, so each count has a
+95 % interval for the rate, which assumes that events come independently. A rate is called better or
+worse only if the intervals do not overlap.
 
 Source: Wilson and Hilferty's approximation of the exact (Garwood) interval of a Poisson count.
 """
@@ -42,7 +42,7 @@ def compared(was: Findings, now: Findings) -> list[dict[str, str]]:
 
 
 def interval(count: int) -> tuple[float, float]:
-    """Between which means this count is no surprise: 95 %, of a Poisson distribution."""
+    """The 95 % confidence interval for the mean of a Poisson distribution, given one count."""
     n, above = count, count + 1
     low = n * (1 - 1 / (9 * n) - Z / (3 * sqrt(n))) ** 3 if n else 0.0
     return low, above * (1 - 1 / (9 * above) + Z / (3 * sqrt(above))) ** 3

@@ -1,7 +1,7 @@
-"""How often incidents are named rightly, kind by kind: the stored figures.
+"""How often incidents are named correctly, by kind: the stored figures.
 
-Simulated ones, of logs that are whole, or have a log `missing`, a `clock` apart, lines `dropped`;
-and those of real clusters, whose logs are whole.
+Simulated incidents have logs that are `whole`, or have a log `missing`, a `clock` off or lines
+`dropped`; those of real clusters have whole logs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def by_kind() -> list[dict[str, str]]:
 
 
 def _shares(total: Counter[str]) -> str:
-    """Of the cases, how many are right; of those named so, how many are."""
+    """Recall and precision, as percentages."""
     named = total["right"] + total["named elsewhere"]
     precision = f"{total['right'] / named:.0%}" if named else "-"
     return f"{total['right'] / total['all']:.0%} / {precision}"

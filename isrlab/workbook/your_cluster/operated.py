@@ -1,7 +1,7 @@
-"""Notebook 13: what gauges show of each cause of under-replication, and a quorum that was lost.
+"""Notebook 13: the gauges under each cause of under-replication, and the loss of a quorum.
 
-Both are of real brokers: `data/check/operated.jsonl` has the gauges that `tools/record/operated.py`
-read while each cause lasted, a recording has its truth beside the logs.
+Both are from real brokers: `data/check/operated.jsonl` has the gauges that
+`tools/record/operated.py` read while each cause lasted; a recording has its truth beside the logs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from isrlab.logs.incidents.look import Findings
 
 
 def gauges(version: str) -> list[dict[str, str]]:
-    """A row for each cause, a column for each gauge that was not 0 for some cause, and where."""
+    """A row for each cause, a column for each gauge that was not 0 for some cause: its values."""
     seen = [row for row in rows("gauges") if row["version"] == version]
     names = dict.fromkeys(n for row in seen for own in row["values"].values() for n in own)
     return [
@@ -31,7 +31,7 @@ def _node(number: str) -> str:
 
 
 def without_quorum(found: Findings, log_dir: str) -> list[dict[str, object]]:
-    """What was done, and what was stored, in s since the first controllers were killed."""
+    """The actions and the stored changes, in s since the first controllers were killed."""
     truth = json.loads((Path(log_dir) / "truth.json").read_text(encoding="utf-8"))
     done = [(a["t_ms"], a["what"]) for a in truth["actions"]]
     start_ms = next(ms for ms, what in done if what.startswith("kill"))

@@ -1,9 +1,9 @@
-"""What the brokers printed against what happened, for logs that come with the metadata log.
+"""Printed lines against stored changes, for logs that come with the metadata log.
 
-A leader prints that it shrinks the ISR before it has asked; whether that came true only the
-metadata log says. Since 2.8 no line says that the ISR grows, only "ISR updated" when it is stored,
-and a leader that reads the change in the metadata log before it has its answer prints not even that
-(but, in the state-change log, that it "skipped" to become leader). Clocks are put right first.
+A leader prints that it shrinks the ISR before it has asked; only the metadata log shows whether the
+change was stored. Since 2.8 an expansion has no line but "ISR updated" when it is stored, and a
+leader that reads the change in the metadata log before it gets its answer does not print even that
+(it prints, in the state-change log, that it "skipped" to become leader). Clocks are aligned first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Announced(NamedTuple):
 
 
 def announced(events: pa.Table) -> list[Announced]:
-    """Each announced shrink of partitions that the metadata log knows, and what became of it."""
+    """Each announced shrink of a partition in the metadata log, and its fate."""
     return [
         _fate(line, changes)
         for lines, changes in _partitions(events)
@@ -43,7 +43,7 @@ def announced(events: pa.Table) -> list[Announced]:
 
 
 def summary(events: pa.Table) -> dict[str, int | None]:
-    """Both in numbers; delays are from the moment of the metadata log to the line, in ms."""
+    """Counts of both; delays in ms, of storing after the line or of a line after storing."""
     shrinks = announced(events)
     fates = Counter(each.fate for each in shrinks)
     waits = [each.delay_ms for each in shrinks if each.delay_ms is not None]
@@ -85,9 +85,9 @@ def summary(events: pa.Table) -> dict[str, int | None]:
 
 
 def _partitions(events: pa.Table) -> Iterator[tuple[list[Statement], list[Statement]]]:
-    """Of each partition in the metadata log: what the lines say, and what was stored.
+    """For each partition in the metadata log: its printed lines, and its stored changes.
 
-    Changes after the last line of all are left out: no broker could have printed them.
+    Changes after the last line of all logs are left out: no broker could have printed them.
     """
     for scene in history_of(events).scenes:
         end_ms = max((words[-1] for words in scene.words.values()), default=0)

@@ -76,8 +76,8 @@ RULES = (
 
 
 class FaultRecording(NamedTuple):
-    """What is judged: when each condition held, and from when on something was broken; `loses`:
-    acknowledged records are gone."""
+    """A recording that rules are judged by: when each condition held, and when the first fault
+    began; `loses`: acknowledged records are gone."""
 
     name: str
     held: dict[str, Times]
@@ -86,7 +86,7 @@ class FaultRecording(NamedTuple):
 
     @property
     def is_grave(self) -> bool:
-        """Then a partition had no leader, refused acks=all, or lost records, however shortly."""
+        """After the fault a partition had no leader, refused acks=all, or lost records."""
         since = self.fault_ms
         spans = (span for condition in GRAVE for span in self.held.get(condition, []))
         return since is not None and (self.loses or any(start >= since for start, _ in spans))
@@ -111,7 +111,7 @@ def recorded(folder: str | Path) -> Iterator[FaultRecording]:
 
 
 def _judgeable(folder: Path, record: Record) -> FaultRecording:
-    """With its truth: min.insync.replicas of its topics, when the first fault began."""
+    """A recording with its truth: min.insync.replicas, and when the first fault began."""
     truth, timeline = folder / "truth.json", folder / TIMELINE
     least, actions, loses = 2, list[tuple[float, str]](), False
     if truth.is_file():

@@ -117,7 +117,7 @@ def test_the_constants_of_a_class_file_are_read() -> None:
 
 
 def test_what_is_no_published_release_is_named() -> None:
-    with pytest.raises(ValueError, match=r"'3\.9' is no single release of Kafka"):
+    with pytest.raises(ValueError, match=r"'3\.9' is not one release of Kafka"):
         jars.numbers("3.9")
     said = "Could not resolve: org.apache.kafka:kafka_2.13:jar:3.9.9 was not found in https://x"
     assert jars._reason("3.9.9", said).endswith("kafka_2.13:jar:3.9.9; is 3.9.9 published?")

@@ -25,8 +25,8 @@ from judge import jars, power, schedules
 from judge.classes import CLASSES, Judged
 from judge.world import World
 
-MOST = 3  # differences shown of a class
-ONE_JVM = 250  # schedules; what they leave behind would fill it
+MOST = 3  # differences shown for a class
+ONE_JVM = 250  # schedules in one JVM, which would run out of memory with more
 
 
 def rules(release: str) -> KafkaVersion:
@@ -37,7 +37,7 @@ def rules(release: str) -> KafkaVersion:
 
 
 def judge(release: str, kinds: tuple[str, ...], seeds: range, folder: str, store: bool) -> bool:
-    """Say what Kafka and the engine did not agree about; whether there is any of that."""
+    """Print the differences between Kafka and the engine; returns whether there are any."""
     try:
         world = World(release, folder)
     except jars.NoJarsError as missing:
@@ -62,7 +62,7 @@ def judge(release: str, kinds: tuple[str, ...], seeds: range, folder: str, store
 
 
 def unplayed(judged: Judged, number: tuple[int, ...]) -> str:
-    """Why a release is outside of what this class's player can make."""
+    """Why this class's player does not support a release, or ""."""
     if number < judged.first:
         return f"its player begins with {'.'.join(map(str, judged.first))}"
     return f"from {'.'.join(map(str, judged.end))} on its parts are other classes"
@@ -71,7 +71,7 @@ def unplayed(judged: Judged, number: tuple[int, ...]) -> str:
 def judge_class(
     judged: Judged, world: World, release: str, seeds: range
 ) -> tuple[list[JudgedRun], int]:
-    """What Kafka showed, and the number of differences, of a few at most."""
+    """Kafka's states in all runs, and the number of differences; it stops after a few."""
     version, begun = rules(release), time.monotonic()
     runs: list[JudgedRun] = []
     steps = differences = 0
@@ -98,7 +98,7 @@ def judge_class(
 
 
 def write(release: str, runs: list[JudgedRun]) -> None:
-    """Keep these runs, all of one class. Replaces what is stored of that class and release."""
+    """Store these runs, all of one class, in place of those stored of that class and release."""
     folder = FOLDER / runs[0].kind
     folder.mkdir(parents=True, exist_ok=True)
     text = "".join(f"{json.dumps(line)}\n" for run in runs for line in _lines(run))
@@ -115,7 +115,7 @@ def _lines(run: JudgedRun) -> Iterator[list[Any]]:
 
 
 def note(kind: str, release: str, steps: int) -> None:
-    """Keep how many steps were compared."""
+    """Store how many steps were compared."""
     with COMPARED.open("r+", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # releases are judged side by side
         compared = json.load(file)
@@ -131,19 +131,19 @@ def note(kind: str, release: str, steps: int) -> None:
 @click.option("--runs", default=100, show_default=True, help="Schedules of each release and class.")
 @click.option("--seed", default=0, show_default=True, help="The first schedule.")
 @click.option("--jobs", default=1, show_default=True, help="Releases at a time.")
-@click.option("--store", is_flag=True, help="Keep verdicts of these releases in data/judged.")
+@click.option("--store", is_flag=True, help="Store verdicts of these releases in data/judged.")
 @click.option("--folder", hidden=True, help="Judge here and now, with the logs in this folder.")
 def main(releases: tuple[str, ...], jobs: int, **options: Any) -> None:
-    """Kafka's own classes beside the engine, step by step, on random schedules.
+    """Compare Kafka's own classes with the engine, step by step, on random schedules.
 
-    Needs Java, and Maven for Kafka's jars. Says steps, speed and differences by release and class.
+    Needs Java, and Maven for Kafka's jars. Prints steps, speed and differences of each class.
 
     \b
     python -m judge                          every release and class, 100 schedules each
     python -m judge 3.9.2 --runs 1000        one release, any that is published, longer
     python -m judge 2.8.2 --seed 7 --runs 1  one schedule
     python -m judge --kind follower          one class
-    python -m judge --store                  and keep what Kafka showed in data/judged
+    python -m judge --store                  and store Kafka's states in data/judged
     """
     for release in releases:
         try:
@@ -172,7 +172,7 @@ def main(releases: tuple[str, ...], jobs: int, **options: Any) -> None:
 
 
 def in_processes(tasks: list[list[str]], jobs: int) -> int:
-    """A process for each release and part, as a JVM can load one only; none outlives this one."""
+    """Run a process for each task, because a JVM loads one release; none outlives this process."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     running: list[subprocess.Popen[str]] = []
     with tempfile.TemporaryDirectory(prefix="isrlab-judge-") as temporary:

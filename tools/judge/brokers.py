@@ -77,7 +77,7 @@ def _target(draw: random.Random, controller: Controller) -> list[int] | None:
 
 
 def _alter(draw: random.Random, controller: Controller, wrong: float) -> CommandWords:
-    """What a leader asks; with a chance of `wrong` for each thing that may be wrong with it."""
+    """A leader's request; each of its values is wrong with the probability `wrong`."""
     leader = controller.leader
     known = {info.id: info.broker_epoch for info in controller.alive}
 

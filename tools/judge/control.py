@@ -1,5 +1,5 @@
-"""A real ReplicationControlManager with the managers that it asks, and no log: records are replayed
-at once. Commands are what QuorumController does for the requests and timers of their names.
+"""A real ReplicationControlManager with the managers that it uses, and no log: records are replayed
+immediately. A command does what QuorumController does for the request or timer of that name.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class KafkaController:
             self._replay(self._partition(number, replicas))
 
     def close(self) -> None:
-        """Nothing of it is on disk."""
+        """Nothing to close: it has no files."""
 
     def _managers(self, has_elr: bool) -> None:
         registry = java(KAFKA + "timeline.SnapshotRegistry")(_context())
@@ -104,7 +104,7 @@ class KafkaController:
         return record.setLeaderEpoch(0).setPartitionEpoch(0)
 
     def _replay(self, record: Any) -> None:
-        """Into each manager that keeps such a record."""
+        """Replay a record in each manager that handles its kind."""
         for manager in (self.cluster, self.manager, self.config):
             for method in methods(type(manager), "replay"):
                 kind, *more = method.getParameterTypes()
@@ -118,7 +118,7 @@ class KafkaController:
             if not self.has_failed:
                 getattr(self, name)(*words)
         except java("java.lang.reflect.InvocationTargetException") as error:
-            cause = error.getCause()  # QuorumController steps down for what is no ApiException
+            cause = error.getCause()  # for any but an ApiException, QuorumController steps down
             if not isinstance(cause, java("java.lang.IllegalArgumentException")):
                 raise
             self.has_failed = True
@@ -126,7 +126,7 @@ class KafkaController:
     # The commands
 
     def register(self, broker: int, broker_epoch: int, was_clean: bool) -> None:
-        """Session of the former process over, registered, and unfenced by its first heartbeat."""
+        """The former session ends; the new process registers, and a heartbeat unfences it."""
         self.expire(broker)
         if not was_clean:
             self._unclean(broker)
@@ -168,7 +168,7 @@ class KafkaController:
             self.responses[int(part.partitionIndex())] = _name(part.errorCode())
 
     def configure(self, min_insync_replicas: int) -> None:
-        """With ELR the request also brings a record that takes it from every partition."""
+        """With ELR the request also adds a record that clears the ELR of every partition."""
         config = COMMON + "config.ConfigResource"
         kind = java(config + "$Type")
         resource = (
@@ -273,7 +273,7 @@ def _features() -> Any:
 
 @cache
 def _request() -> Any:
-    """Who asks, and in the newest version of the request."""
+    """The context of a request in its newest version."""
     keys = java(COMMON + "protocol.ApiKeys")
     header = java(COMMON + "message.RequestHeaderData")()
     header.setRequestApiKey(keys.ALTER_PARTITION.id)

@@ -1,9 +1,9 @@
 """A real ReplicaFetcherThread with the log that it fills; the schedule is its leader.
 
-Its thread is not started: a step calls what would be its next turn. It holds a real partition and
-log, and sends its requests into a BlockingSend that answers what the schedule says: in bytes, which
-mean the same in every release, whatever classes it makes of them. Mockito stands in for the
-ReplicaManager, which it asks for the partition and nothing else.
+Its thread is not started: a step calls the method that would be its next iteration. It has a real
+partition and log, and sends its requests to a BlockingSend that returns the schedule's answers as
+bytes, which are the same in every release, unlike the classes they are parsed into. Mockito stands
+in for the ReplicaManager, which is only asked for the partition.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from judge.world import World
 
 LIMITS = {"replica_lag_time_max_ms": 30_000, "min_insync_replicas": 1}
 REQUESTS = COMMON + "requests."
-# Up to 2.0 a log without epochs asks all the same, and then cuts to its high watermark; the engine
-# does that at once
+# Up to 2.0 a follower without epochs still asks, and then truncates to its high watermark; the
+# engine truncates immediately
 NO_EPOCH = ["epoch", -1, -1]
-TOPIC = b"\0\0\0\1\0\1t\0\0\0\1"  # one topic, "t", and one partition of it follow
+TOPIC = b"\0\0\0\1\0\1t\0\0\0\1"  # one topic named "t", with one partition
 UNANSWERED = "no answer of this kind was to be given"
 
 
@@ -50,7 +50,7 @@ class KafkaFollower:
         self.topic, self.id = self.replica.topic, self.replica.id
         self.config = _config(world, settings["unclean_leader_election_enable"])
         self.thread: Any = None
-        self.reply: dict[str, tuple[Any, ...]] = {}  # what is answered, by what is asked
+        self.reply: dict[str, tuple[Any, ...]] = {}  # the next answer to each kind of request
         self.asked: list[Any] | None = None
         self.has_halted = False
 
@@ -74,7 +74,7 @@ class KafkaFollower:
         self.replica.note_high_watermark(high_watermark)
 
     def _log(self) -> Any:
-        """The log, made now if there is none."""
+        """The log, created if there is none yet."""
         if not self.replica.has_log():
             self.replica.make_log()
         return self.replica.log
@@ -100,7 +100,7 @@ class KafkaFollower:
         self.thread = None
 
     def _from(self, leader: int, epoch: int) -> Any:
-        """Where it begins: ReplicaManager.makeFollowers, and initialFetchOffset since 2.8."""
+        """Where fetching begins: ReplicaManager.makeFollowers, initialFetchOffset since 2.8."""
         log, offset = self.replica.log, self.replica._high_watermark()
         if not has("kafka.server.InitialFetchState"):  # up to 2.0
             return java("java.lang.Long")(offset)
@@ -145,7 +145,7 @@ class KafkaFollower:
         self._turn(fetch=("NONE", high_watermark, base, records))
 
     def diverges(self, base: int, epoch: int, end_offset: int) -> None:
-        """With its own high watermark: up to 3.4.0 a follower takes that too (KAFKA-14704)."""
+        """With the follower's own high watermark, which it uses up to 3.4.0 (KAFKA-14704)."""
         self._turn(fetch=("NONE", self.replica._high_watermark(), base, [], (epoch, end_offset)))
 
     def ends(self, epoch: int, end_offset: int) -> None:
@@ -161,7 +161,7 @@ class KafkaFollower:
         self._turn()
 
     def _turn(self, **reply: tuple[Any, ...]) -> None:
-        """One request and what follows from its answer."""
+        """Send one request, and handle its answer."""
         self.reply = reply
         if self.thread is None:
             return
@@ -172,7 +172,7 @@ class KafkaFollower:
                 raise
             self.has_halted = True
         end = int(self.replica.log.logEndOffset())
-        if self.replica._high_watermark() > end:  # up to 2.3 the next fetch lowers it, not the cut
+        if self.replica._high_watermark() > end:  # up to 2.3 only the next fetch lowers it
             self.replica.note_high_watermark(end)
 
     def _truncate_or_fetch(self) -> None:
@@ -221,7 +221,7 @@ class KafkaFollower:
             for name in ("currentLeaderEpoch", "lastFetchedEpoch")
         ]
         if (3, 5) <= self.world.release < (3, 7) and epochs[1] < 0:
-            # An empty answer makes it forget its last epoch, until it copies again (KAFKA-15080)
+            # After an empty answer it forgets its last epoch until it copies again (KAFKA-15080)
             epochs[1] = self.replica.last_epoch()
         return ["fetch", int(asked.fetchOffset), *epochs]
 
@@ -245,7 +245,7 @@ class KafkaFollower:
     ) -> tuple[int, bytes]:
         """Version and bytes of an answer to a fetch. Source: FetchResponse.json."""
         marks = high_watermark, high_watermark, 0
-        if diverging:  # no partition is aborted, no replica is preferred, no record, one tag
+        if diverging:  # no aborted transactions, no preferred replica, no records, one tagged field
             part = struct.pack(
                 ">ihqqqBiBBBB", self.topic.partition(), 0, *marks, 1, -1, 1, 1, 0, 13
             )
@@ -332,7 +332,7 @@ def _map(key: Any, value: Any) -> Any:
 
 
 def _parsed(name: str, version: int, data: bytes) -> Any:
-    """A response of which these are the bytes."""
+    """The response that these bytes encode."""
     kind, readable = java(REQUESTS + name), COMMON + "protocol.ByteBufferAccessor"
     buffer = java("java.nio.ByteBuffer").wrap(jpype.JArray(jpype.JByte)(data))
     accessor = has(readable) and java(readable)(buffer)  # from 4.1 on parsed by that
@@ -346,7 +346,7 @@ def _code(error: str) -> int:
 
 
 def _is_latest(request: Any, topic: Any) -> bool:
-    """Whether the end of the log is asked for, not its start."""
+    """The request asks for the end of the log, not its start."""
     if hasattr(request, "data"):
         return bool(request.data().topics().get(0).partitions().get(0).timestamp() == -1)
     asked = request.partitionTimestamps().get(topic)

@@ -1,4 +1,4 @@
-"""Kafka's jars, by release, as Maven resolves them. What is resolved once is kept."""
+"""Kafka's jars, by release, as Maven resolves them. Resolved paths are cached."""
 
 from __future__ import annotations
 
@@ -29,43 +29,43 @@ DEPENDENCY = (
 
 
 class NoJarsError(Exception):
-    """What is missing for a judge; the message says how to get it."""
+    """Java, Maven or a jar is missing; the message says how to get it."""
 
 
 def numbers(release: str) -> tuple[int, ...]:
-    """Raises ValueError for what names no single release."""
+    """The numbers of one release. Raises ValueError if the text does not name one in full."""
     if not re.fullmatch(r"0\.\d+\.\d+\.\d+|[1-9]\d*\.\d+\.\d+", release):
         forms = "0.10.2.2, 2.5.1 or 3.9.2"
-        raise ValueError(f"{release!r} is no single release of Kafka; name one in full, as {forms}")
+        raise ValueError(f"{release!r} is not one release of Kafka; name it in full, like {forms}")
     return tuple(map(int, release.split(".")))
 
 
 def broker(release: str) -> list[Artifact]:
-    """What a broker of this release runs on, with Java 17."""
+    """The jars that a broker of this release needs, with Java 17."""
     number = numbers(release)
     found = [("org.apache.kafka", _kafka(number), release, "")]
     if number < (1, 1):
         found += [JAXB]
-    if (2,) <= number < (2, 4):  # theirs, 3.4.13, finds no host on Java 14 and later
+    if (2,) <= number < (2, 4):  # their own 3.4.13 resolves no host on Java 14 and later
         found += [("org.apache.zookeeper", "zookeeper", "3.4.10", "")]
-    if number >= (4,):  # and what reads the settings of log4j 1
+    if number >= (4,):  # log4j 2, and the bridge that reads settings of log4j 1
         names = "log4j-slf4j-impl", "log4j-1.2-api"
         return [*found, *(("org.apache.logging.log4j", name, "2.24.3", "") for name in names)]
     return [*found, ("org.slf4j", "slf4j-reload4j", "1.7.36", "")]
 
 
 def tools(release: str) -> list[Artifact]:
-    """These jars, with Kafka's command line tools."""
+    """The jars of a broker, with Kafka's command line tools."""
     return [*broker(release), ("org.apache.kafka", "kafka-tools", release, "")]
 
 
 def controller(release: str) -> list[Artifact]:
-    """What the judge of a controller loads, where a release came without its test jars."""
+    """The jars for the judge of a controller, of a release without test jars."""
     return [a for a in judge(release) if a[3] != "test"]
 
 
 def judge(release: str) -> list[Artifact]:
-    """What a judge of this release loads."""
+    """The jars that a judge of this release loads."""
     number = numbers(release)
     kafka, since = _kafka(number), {"server-common": (3, 4), "storage": (3, 5), "metadata": (4,)}
     names = [(kafka, ""), (kafka, "test"), ("kafka-clients", "test")]
@@ -80,7 +80,7 @@ def _kafka(number: tuple[int, ...]) -> str:
 
 
 def classpath(release: str, artifacts: Callable[[str], list[Artifact]] = judge) -> list[str]:
-    """The jars of a release, fetched by Maven the first time. Raises NoJarsError without them."""
+    """The paths of the jars, fetched by Maven the first time. Raises NoJarsError if it cannot."""
     parts = [DEPENDENCY.format(*artifact) for artifact in artifacts(release)]
     name = f"{release}-{zlib.crc32(''.join(parts).encode()):08x}"
     kept = CACHE / f"{name}.txt"
@@ -102,9 +102,9 @@ def classpath(release: str, artifacts: Callable[[str], list[Artifact]] = judge) 
 
 
 def _reason(release: str, output: str) -> str:
-    """In one sentence, why Maven gave no jars."""
+    """Why Maven could not fetch the jars, in one sentence."""
     missing = re.search(r"(org\.apache\.kafka:\S+) was not found|artifact (org\.apache\S+)", output)
     if missing:
         return f"Maven's repository has no {missing[1] or missing[2]}; is {release} published?"
-    first = next((line for line in output.splitlines() if "ERROR" in line), "it says nothing")
+    first = next((line for line in output.splitlines() if "ERROR" in line), "no error message")
     return f"Maven could not fetch the jars of Kafka {release}: {first[:200]}"

@@ -2,7 +2,7 @@
 
 Theory of operation. From release to release Kafka's classes move, and their constructors and
 methods take more or fewer arguments. So a class is looked up by all the names it has had (`NAMES`),
-and what it is given is chosen by the type of each parameter (`fill`): one harness for all releases.
+and arguments are chosen by the type of each parameter (`fill`): one harness for all releases.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from judge import jars
 FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-Xshare:auto", "-Xrs")
 KAFKA = "org.apache.kafka."
 COMMON, SERVER, LOG = KAFKA + "common.", KAFKA + "server.", KAFKA + "storage.internals.log."
-# A class of many names, then where it has been, newest first. "o." is org.apache.kafka; what ends
-# in a dot is a package.
+# A class, then the places where it has been, newest first. "o." is org.apache.kafka; a name that
+# ends in a dot is a package.
 PLACES = """
 AlterPartitionListener kafka.cluster. kafka.cluster.IsrChangeListener
 AlterPartitionManager kafka.server.DefaultAlterPartitionManager \
@@ -55,7 +55,7 @@ NAMES = {
 
 
 def start(release: str) -> bool:
-    """Start this process's JVM; whether it has Kafka's test jars. Raises NoJarsError."""
+    """Start this process's JVM; returns whether it has Kafka's test jars. Raises NoJarsError."""
     try:
         paths, has_tests = jars.classpath(release), True
     except jars.NoJarsError:
@@ -64,7 +64,7 @@ def start(release: str) -> bool:
     system = java("java.lang.System")
     errors, nowhere = system.err, java("java.io.OutputStream").nullOutputStream()
     system.setErr(java("java.io.PrintStream")(nowhere))
-    java("org.slf4j.LoggerFactory").getLogger("judge")  # it complains that nothing will be logged
+    java("org.slf4j.LoggerFactory").getLogger("judge")  # it warns that nothing will be logged
     system.setErr(errors)
     return has_tests
 
@@ -89,7 +89,7 @@ def has(name: str) -> bool:
 
 
 def the(name: str, field: str = "") -> Any:
-    """The one instance of a Scala object; or, where Java came after it, a class's `field`."""
+    """The instance of a Scala object or, where Java has replaced it, a field of the Java class."""
     if has(name):
         return getattr(java(name), "MODULE$")
     return getattr(java(name.rpartition("$")[0].rpartition("$")[0]), field)
@@ -126,7 +126,7 @@ def ints(values: Any) -> Any:
 
 
 def scala(items: Any) -> Any:
-    """A Scala sequence of what a Java list holds."""
+    """A Java list as a Scala sequence."""
     if has("scala.jdk.javaapi.CollectionConverters"):
         return java("scala.jdk.javaapi.CollectionConverters").asScala(items).toSeq()
     return java("scala.collection.JavaConversions").asScalaBuffer(items)
@@ -144,12 +144,12 @@ def implementing(interface: str, **methods: Any) -> Any:
 
 
 def either(target: Any, *names: str) -> Any:
-    """The method that a release knows by one of these names."""
+    """The method that a release has under one of these names."""
     return getattr(target, next(name for name in names if hasattr(target, name)))
 
 
 def value_of(target: Any, name: str) -> Any:
-    """What a field, or the method of its name, holds; also a field that is private."""
+    """The value of a field, even a private one, or of the method with its name."""
     if hasattr(target, name):
         value = getattr(target, name)
         return value() if callable(value) else value
@@ -164,7 +164,7 @@ def _private(kind: Any, name: str) -> Any:
 
 
 def hidden(target: Any, name: str) -> Any:
-    """A method that is not public, or whose class is not."""
+    """A method that is not public, or belongs to a class that is not."""
     method = _hidden(target.getClass(), name)
     return lambda *arguments: method.invoke(target, *arguments)
 
@@ -181,9 +181,9 @@ def _hidden(kind: Any, name: str) -> Any:
 
 
 def fill(executable: Any, given: dict[str, Any]) -> list[Any]:
-    """Arguments for a constructor or method: for each parameter what `given` has for its type.
+    """Arguments for a constructor or method: for each parameter the value of its type in `given`.
 
-    Several values of one type are a list, taken in order.
+    Several values of one type are a list, used in order.
     """
     left = {name: list(v) if isinstance(v, list) else v for name, v in given.items()}
     arguments = []
@@ -213,7 +213,7 @@ def _longest(kind: Any, name: str) -> Any:
 
 
 def call(target: Any, name: str, given: dict[str, Any]) -> Any:
-    """Call the public method of this name that takes most, filled by type."""
+    """Call the public method of this name with the most parameters, filled by type."""
     return getattr(target, name)(*fill(_longest(target.getClass(), name), given))
 
 
@@ -228,7 +228,7 @@ def named(error: Any) -> str:
 
 
 def error_name(error: Any) -> str:
-    """Kafka's name of an error; up to 0.10.1 some answers hold its number."""
+    """Kafka's name of an error; up to 0.10.1 some answers have its number instead."""
     if not hasattr(error, "name"):
         error = java(COMMON + "protocol.Errors").forCode(jpype.JShort(int(error)))
     return str(error.name())

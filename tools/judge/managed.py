@@ -1,6 +1,6 @@
-"""Partitions of releases before 2.4, and the ReplicaManager that they ask for everything.
+"""Partitions of releases before 2.4, and the real ReplicaManager that they depend on.
 
-That asks ZooKeeper by a class that is no interface: Mockito stands in for it, the rest is Kafka's.
+It talks to ZooKeeper through a class, not an interface: Mockito stands in for that class only.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ManagedPartition(StoredPartition):
         })  # fmt: skip
 
     def _follows(self, is_news: bool) -> bool:
-        """As makeFollowers does it: RM 0.10.2.2:860, 1.1.1:1282."""
+        """As in makeFollowers: RM 0.10.2.2:860, 1.1.1:1282."""
         topic = self.topic.topic(), self.topic.partition()
         self.manager.tryCompleteDelayedFetch(java("TopicPartitionOperationKey")(*topic))
         return is_news
@@ -117,7 +117,7 @@ class ManagedPartition(StoredPartition):
         return sum(1 for _ in records.records())
 
     def zookeeper_wrote(self, version: int) -> Any:
-        """A conditional write of the node: is it done, and its version."""
+        """A conditional write of the node: whether it succeeded, and the node's version."""
         self.asked += 1
         kind = java("scala.Tuple2")
         number = java("java.lang.Integer")
@@ -166,7 +166,7 @@ class EpochlessPartition(ManagedPartition):
     """A partition of 0.10.2, where records and requests know no epochs."""
 
     def _follows(self, is_news: bool) -> bool:
-        """As makeFollowers does it: RM 0.10.2.2:833."""
+        """As in makeFollowers: RM 0.10.2.2:833."""
         self.log.truncateTo(self._high_watermark())
         return super()._follows(is_news)
 
@@ -183,8 +183,8 @@ class EpochlessPartition(ManagedPartition):
 
 
 class MessagePartition(EpochlessPartition):
-    """A partition of 0.9.0 to 0.10.1, where a message is no record yet, and a leader keeps no time
-    of a follower's last fetch.
+    """A partition of 0.9.0 to 0.10.1, which has messages instead of records, and whose leader does
+    not keep the time of a follower's last fetch.
     """
 
     def _state(self, epoch: int, partition_epoch: int, isr: list[int], leader: int) -> Any:
@@ -220,7 +220,7 @@ class MessagePartition(EpochlessPartition):
 
 
 def _asked_of_zookeeper(call: Any) -> Any:
-    """What the mock answers, for the partition that is played."""
+    """The mock's answer, for the partition that is being played."""
     name = str(call.getMethod().getName())
     if name in ("conditionalUpdatePersistentPath", "conditionalUpdatePath"):
         return MANAGER.serves.zookeeper_wrote(int(call.getArgument(2)))
@@ -233,7 +233,7 @@ def _asked_of_zookeeper(call: Any) -> Any:
 
 @cache
 def _nothing() -> Any:
-    """A client by which a topic has no settings of its own."""
+    """A ZooKeeper client that reports no settings of a topic."""
     return java(MOCKITO).mock(java("org.I0Itec.zkclient.ZkClient").class_)
 
 

@@ -1,4 +1,4 @@
-"""Partitions of releases from 2.4 to 3.2, one era below the other; managed.py has those before."""
+"""Partitions of releases 2.4 to 3.2, newest era first; managed.py has the older ones."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class ZooKeeperPartition(KafkaPartition):
         return None
 
     def order(self, epoch: int, partition_epoch: int, isr: list[int], leader: int = 1) -> bool:
-        """ReplicaManager keeps what is not of a newer epoch from the partition."""
+        """ReplicaManager passes only orders of a newer epoch to the partition."""
         is_news = self.partition.log().isEmpty() or epoch > self.partition.getLeaderEpoch()
         return is_news and super().order(epoch, partition_epoch, isr, leader)
 
     def brokers(self, *known: list[Any]) -> None:
-        """No leader of these releases looks at who is alive."""
+        """Leaders of these releases ignore which brokers are alive."""
 
     def _fetch(self, asked: Asked, notes: bool) -> Any:
-        """What ReplicaManager.fetchMessages does with a follower's fetch."""
+        """Handle a follower's fetch as ReplicaManager.fetchMessages does."""
         read = call(self.partition, "readRecords", {
             "long": asked.offset, "Optional": [optional(asked.last), optional(asked.epoch)],
             "int": 1 << 20, "FetchIsolation": self.world.isolation, "boolean": True,
@@ -55,7 +55,7 @@ class ZooKeeperPartition(KafkaPartition):
 
 
 class TickingPartition(ZooKeeperPartition):
-    """The judge of 2.7, where the manager looks every 50 ms for what to send, here at each step."""
+    """The judge of 2.7, where the manager looks for changes every 50 ms; here, after each step."""
 
     def _link(self, quietly: dict[str, Any]) -> dict[str, Any]:
         links = super()._link(quietly)

@@ -1,7 +1,7 @@
-"""Random pairs of logs: a follower with a past, and leaders with another one.
+"""Random pairs of logs: a follower with a history, and leaders with other histories.
 
-The leaders are the engine's, so that most answers mean something; every third is an error, is lost,
-or says what no leader would.
+The leaders are the engine's, so that most answers make sense; some are errors, are lost, or have
+values that no leader would send.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _leading(leader: Broker, epoch: int) -> Broker:
 def _said(
     draw: random.Random, player: FollowerPlayer, leader: Broker, is_wild: bool
 ) -> CommandWords:
-    """What the leader answers to whatever is asked."""
+    """The leader's answer to the follower's request, as a command."""
     question, log = player.asking(), leader.log
     if isinstance(question, m.OffsetsForLeaderEpoch):
         _, (sent,) = machine.step(leader, question, 0)
@@ -98,8 +98,8 @@ def _said(
         return ["lost"]
     if is_wild:
         later = question.offset + draw.randrange(4)
-        # Up to 2.3 a follower that begins anew at its leader's start keeps its high watermark until
-        # the next answer; the engine moves it, and no schedule asks
+        # Up to 2.3 a follower that restarts at its leader's start keeps its high watermark until
+        # the next answer; the engine moves it, so no schedule contains this
         start = draw.choice((0, 0, later if leader.version.first >= (2, 4) else 0))
         return ["range", start, start + draw.randrange(8)]
     found = answer(leader, question)

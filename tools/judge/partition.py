@@ -1,7 +1,7 @@
 """A real kafka.cluster.Partition, with its log and the manager of its ISR changes.
 
-The log lies in a temporary folder; time, metadata and the link to the controller are the
-schedule's. One batch for each record: Kafka fetches and truncates by batch.
+The log is in a temporary folder; the schedule controls time, metadata and the link to the
+controller. Each record is a batch, because Kafka fetches and truncates by batch.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class KafkaPartition:
         self.produces: Produces | None = None  # acks=all requests in their purgatory
         self.fetches: Fetches | None = None  # and fetches that found nothing, in theirs
         self.newest: dict[int, Asked] = {}  # replica -> its last fetch
-        self.parked: dict[int, Any] = {}  # and what that got, if it had to wait
-        self.waiting: dict[int, int] = {}  # or, where none is held: produce -> the end it waits for
+        self.parked: dict[int, Any] = {}  # replica -> the result of a fetch that had to wait
+        self.waiting: dict[int, int] = {}  # without a purgatory: produce -> the end it waits for
         self.answers: dict[int, str | None] = {}
         self.response: Any = None
         self.wait(T0)
@@ -86,7 +86,7 @@ class KafkaPartition:
         })  # fmt: skip
 
     def close(self) -> None:
-        """Leave no file behind."""
+        """Remove all files."""
         folder = str(self.log.dir())
         self.log.close()
         shutil.rmtree(folder)
@@ -152,7 +152,7 @@ class KafkaPartition:
                 del self.waiting[request]
 
     def order(self, epoch: int, partition_epoch: int, isr: list[int], leader: int = 1) -> bool:
-        """Whether the order is news to the partition."""
+        """Give the order to the partition; returns whether it was new to it."""
         state = java("PartitionState")()
         state.setControllerEpoch(0).setLeader(leader).setLeaderEpoch(epoch).setIsr(ints(isr))
         either(state, "setPartitionEpoch", "setZkVersion")(partition_epoch)
@@ -222,7 +222,7 @@ class KafkaPartition:
         return True
 
     def copy(self, count: int, high_watermark: int, epoch: int) -> None:
-        """As a follower, from whoever leads."""
+        """Append records as a follower that copies them from the leader of `epoch`."""
         for _ in range(count):
             records = self.world.batches(int(self.log.logEndOffset()), [["c", epoch]])
             call(self.log, "appendAsFollower", {"MemoryRecords": records, "int": epoch})
@@ -245,14 +245,14 @@ class KafkaPartition:
                 self.response = self.parked.pop(replica)
 
     def _needs_high_watermark(self, replica: int) -> bool:
-        """The follower is answered at once, as it does not know the newest, in 2.4 and 2.5."""
+        """In 2.4 and 2.5: the follower is answered immediately, to learn the newest value."""
         known = self.partition.getReplica(replica)
         if not is_there(known) or not hasattr(known.get(), "lastSentHighWatermark"):
             return False
         return bool(known.get().lastSentHighWatermark() < self._high_watermark())
 
     def got(self, read: Any) -> Any:
-        """What a follower is told: how many records, where its log diverges, or an error."""
+        """The answer to a follower: the number of records, the diverging epoch, or an error."""
         if isinstance(read, jpype.JException):
             return named(read)
         if hasattr(read, "divergingEpoch") and is_there(value_of(read, "divergingEpoch")):
@@ -262,7 +262,7 @@ class KafkaPartition:
         return sum(1 for _ in records.records())
 
     def read_again(self, asked: Asked) -> None:
-        """A fetch that had waited is answered."""
+        """Answer a fetch that had waited."""
         if self.newest[asked.replica] is asked:
             self.parked[asked.replica] = self.got(self._read(asked, False))
 
@@ -273,7 +273,7 @@ class KafkaPartition:
             return error
 
     def _fetch(self, asked: Asked, notes: bool) -> Any:
-        """One fetchRecords, which reads and then, if it `notes`, how far the follower is."""
+        """Call fetchRecords, which reads and, with `notes`, updates the follower's position."""
         now_ms = self.world.clock.milliseconds()
         parameters, data = self.fetch_parameters(asked), self.fetch_data(asked)
         return self.partition.fetchRecords(parameters, data, now_ms, 1 << 20, True, notes)
@@ -310,7 +310,7 @@ class KafkaPartition:
             handler.onComplete(self._response(builder, error))
 
     def _response(self, builder: Any, error: str | None) -> Any:
-        """The controller's answer to an ISR change, as a client would hand it over."""
+        """The controller's answer to an ISR change, as the network client would deliver it."""
         version = builder.latestAllowedVersion()
         request = builder.build(version)
         asked = request.data().topics().get(0).partitions().get(0)

@@ -1,4 +1,4 @@
-"""Which verdicts are kept, and what they notice: rules switched by hand, neighbours' rules."""
+"""Which verdicts are stored, and which wrong rules they detect: switched ones, neighbours' ones."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from isrlab.engine.versions import GENERATIONS, RULES, KafkaVersion
 from isrlab.judged import JudgedRun
 
 STEPS = 2_000  # kept of each release, or more where a rule needs it
-# Which rules a class asks. What is in none of them: the fleet's and the clients' defaults, what
-# ZooKeeper's controllers do, the task that checks the ISR, and a proposed rule that no release has
+# The rules that each class depends on. Not listed: defaults of the fleet and of clients, rules of
+# ZooKeeper's controllers, the task that checks the ISR, and a proposed rule that no release has
 RULES_OF = {
     "partition": (
         "lag_clock", "clock_reset", "shrink_rule", "expand_rule", "eligibility",
@@ -34,7 +34,7 @@ assert {rule for rules in RULES_OF.values() for rule in rules} <= set(RULES)
 
 
 def neighbours(version: KafkaVersion, kinds: Iterable[str]) -> dict[str, KafkaVersion]:
-    """The generations before and after, if any rule that these classes ask is another there."""
+    """The generations before and after, if they differ in a rule that these classes depend on."""
     place, asked = GENERATIONS.index(version), rules_of(kinds)
     near = GENERATIONS[max(0, place - 1) : place + 2]
     own = [getattr(version, rule) for rule in asked]
@@ -46,7 +46,7 @@ def rules_of(kinds: Iterable[str]) -> list[str]:
 
 
 def switched(version: KafkaVersion, kinds: Iterable[str]) -> dict[str, KafkaVersion]:
-    """A release with each rule of these classes that it could have otherwise, by "rule=form"."""
+    """The release with each other form of each rule of these classes, by "rule=form"."""
     made = {}
     for rule in rules_of(kinds):
         for value in _values(rule, getattr(version, rule)):
@@ -63,12 +63,12 @@ def _values(rule: str, value: Any) -> list[Any]:
 
 
 def unnoticed(runs: list[JudgedRun], others: dict[str, KafkaVersion]) -> dict[str, KafkaVersion]:
-    """Which other rules all these runs also agree with."""
+    """The other rules with which all these runs also agree."""
     return {n: v for n, v in others.items() if all(run.agrees(v) for run in runs)}
 
 
 def choose(runs: list[JudgedRun], version: KafkaVersion) -> list[JudgedRun]:
-    """The first runs, `STEPS` of them, and each later one that notices what none has before."""
+    """The first runs, up to `STEPS` steps, and each later one that detects another wrong rule."""
     kinds = [runs[0].kind]
     left, chosen, steps = switched(version, kinds) | neighbours(version, kinds), [], 0
     for run in runs:

@@ -1,8 +1,8 @@
-"""Random schedules, played by the engine and by Kafka, and held against each other at every step.
+"""Random schedules, played by the engine and by Kafka, which are compared after every step.
 
 A schedule is a list of commands, (name, *words); one seed makes one schedule. The generator looks
-at the engine's state so that most commands mean something: offsets lie around the ends of the log,
-epochs are the present one and its neighbours.
+at the engine's state so that most commands make sense: offsets are near the ends of the log, epochs
+near the current one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def settings(seed: int, version: KafkaVersion) -> dict[str, int]:
 
 
 class Difference(Exception):
-    """Kafka and the engine do not agree; `schedule` leads there."""
+    """Kafka and the engine differ after `schedule`."""
 
     def __init__(self, schedule: list[CommandWords], differs: dict[str, tuple[Any, Any]]) -> None:
         lines = [f"  {' '.join(map(str, command))}" for command in schedule]
@@ -114,9 +114,8 @@ def _fetch(
 
 
 def play(schedule: list[CommandWords], kafka: Player, engine: Player) -> list[Seen]:
-    """Play it on both; what Kafka shows after each step. Raises Difference where they differ.
-
-    What ends one of them with an error also differs: the schedule leads there.
+    """Play a schedule on both; returns Kafka's state after each step. Raises Difference where they
+    differ, or where one of them fails with an error.
     """
     states = []
     for step, command in enumerate(schedule, start=1):
@@ -139,8 +138,8 @@ def play(schedule: list[CommandWords], kafka: Player, engine: Player) -> list[Se
 
 
 def shrunk(difference: Difference, both: Callable[[], tuple[Player, Player]]) -> Difference:
-    """A difference after fewer commands: one by one left out while there is one."""
-    best, place = difference, 2  # the first two say who leads, and who is alive
+    """A difference with fewer commands: those without which it also occurs are left out."""
+    best, place = difference, 2  # the first two set the leader and the live brokers
     while place < len(best.schedule) - 1:
         try:
             play(best.schedule[:place] + best.schedule[place + 1 :], *both())

@@ -1,4 +1,4 @@
-"""What a partition asks its ReplicaManager for, and the acks=all requests that wait there."""
+"""A ReplicaManager for one partition, and the acks=all requests that wait there."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Manager:
         if name.removesuffix("OrException") in ("getReplica", "localReplica"):
             found = replica.partition.getReplica(1)
             return found if kind == "Option" else found.get()
-        if name in ("readFromLog", "readFromLocalLog"):  # by a fetch that asks when it is called
+        if name in ("readFromLog", "readFromLocalLog"):  # called by a fetch when it completes
             return the("scala.collection.immutable.Nil$")
         if name == "zkClient":
             return replica.manager.zkClient()
@@ -67,7 +67,7 @@ MANAGER = Manager()
 
 @cache
 def manager() -> Any:
-    """The ReplicaManager of whatever partition `MANAGER` serves."""
+    """The mocked ReplicaManager of the partition that `MANAGER` serves now."""
     answers = jpype.JProxy(java(ANSWER), inst=MANAGER)
     return java(MOCKITO).mock(java("kafka.server.ReplicaManager").class_, answers)
 
@@ -87,7 +87,7 @@ class Waiting:
         self.purgatory.tryCompleteElseWatch(waiting, keys if is_java else scala(keys))
 
     def check(self) -> None:
-        """As ReplicaManager does where a partition leaves it to it."""
+        """Check the requests, as ReplicaManager does where a partition leaves that to it."""
         self.purgatory.checkAndComplete(self.key)
 
 

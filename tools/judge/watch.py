@@ -32,7 +32,7 @@ SPEAKERS = re.compile(
     r"(\w+/)*(?!\w*Config)(Partition|Replica|Cluster|Feature|Broker|Alter|Abstract|Default)\w*"
     r"(\$\w+)*\.class"
 )
-# Bytes after the tag, of each kind of constant but text (JVM specification, 4.4)
+# The bytes after the tag of each kind of constant except text (JVM specification, 4.4)
 SIZES = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4}
 SIZES |= {19: 2, 20: 2}
 HOLE = re.compile(r"\$\{\w*\}|\{\w*\}|%[sd]|\$[a-z]\w*")

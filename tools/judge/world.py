@@ -1,4 +1,4 @@
-"""What all partitions of one JVM share. One JVM plays one release."""
+"""The objects that all partitions of one JVM share. One JVM plays one release."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from judge.jvm import (
 
 
 class World:
-    """What all partitions of one JVM share: the clock, and a log manager for each min ISR."""
+    """The clock, a log manager for each min ISR, and others that all partitions of a JVM share."""
 
     def __init__(self, release: str, folder: str) -> None:
         self.has_tests = start(release)
@@ -42,16 +42,16 @@ class World:
 
     @cached_property
     def clocks(self) -> Any:
-        """What a ReplicaManager asks: up to 0.10.1 Kafka had an interface of its own for it, and
-        the manager measures quotas by the other."""
+        """The clocks of a ReplicaManager: up to 0.10.1 it takes two, of Kafka's own interface and,
+        for quotas, of the clients' interface."""
         if self.release >= (0, 10, 2):
             return self.clock
         return [self.clock, java(COMMON + "utils.SystemTime")()]
 
     @cached_property
     def time(self) -> Any:
-        """The clock of the controller's managers, which never ask it here; it may come without
-        Kafka's test jars."""
+        """The clock of the controller's managers, which never read it here; a mock if the release
+        has no test jars."""
         if has(COMMON + "utils.MockTime"):
             return java(COMMON + "utils.MockTime")(0, T0, 0)
         if has("MockTime"):
@@ -98,7 +98,7 @@ class World:
 
     @cached_property
     def for_append(self) -> dict[str, Any]:
-        """What an append is given, but for the record and acks."""
+        """The arguments of an append, except the records and acks."""
         origin, local = java("AppendOrigin"), has("RequestLocal") and java("RequestLocal")
         guard = has(LOG + "VerificationGuard") and java(LOG + "VerificationGuard")
         return {
@@ -117,7 +117,7 @@ class World:
         )
 
     def batches(self, base: int, records: list[list[Any]]) -> Any:
-        """Records as (value, epoch), a batch for each."""
+        """A buffer with one batch for each record, (value, epoch)."""
         kind, none = java(COMMON + "record.MemoryRecords"), java("NoCompression").NONE
         made = []
         for offset, (name, epoch) in enumerate(records, start=base):

@@ -20,14 +20,14 @@ from record import play
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("name", required=False)
 @click.option("--version", help="A release, such as 0.10.2.2.")
-@click.option("--tries", default=1, show_default=True, help="How often.")
+@click.option("--tries", default=1, show_default=True, help="How often to play it.")
 @click.option("--feature", help="Of a KRaft cluster: eligible.leader.replicas.version=0, or 1.")
-@click.option("--store", is_flag=True, help="Add what was seen to data/recordings/history.")
-@click.option("--keep", is_flag=True, help="Leave the brokers' folders, and say where.")
+@click.option("--store", is_flag=True, help="Add the recording to data/recordings/history.")
+@click.option("--keep", is_flag=True, help="Keep the brokers' folders, and print their path.")
 def main(
     name: str | None, version: str, tries: int, feature: str | None, store: bool, keep: bool
 ) -> None:
-    """Play a schedule of data/scenarios on real brokers; without a name, list what is kept.
+    """Play a schedule of data/scenarios on real brokers; without a name, list the recordings.
 
     \b
     python -m record loss_three_replicas --version 0.10.2.2 --tries 10
@@ -62,7 +62,7 @@ def main(
 
 
 def lines(moment: recorded.BlockEnd) -> Iterator[str]:
-    """The end of a block: what is stored of the partition, and what each replica has on disk."""
+    """The end of a block as text: the stored state of the partition, and each replica's disk."""
     state = moment.state
     yield f"leader={state.leader} epoch={state.leader_epoch} isr={state.isr}"
     for number, log in moment.disks.items():
@@ -72,7 +72,7 @@ def lines(moment: recorded.BlockEnd) -> Iterator[str]:
 
 
 def one_try(text: str, version: str, features: dict[str, int], keep: bool) -> recorded.Try:
-    """What is kept of it; of one that did not get to its end, why."""
+    """The recording of one try; if it did not finish, with the reason."""
     try:
         cluster = play.cluster(version, text, features, keep)
     except (jars.NoJarsError, ImportError) as missing:

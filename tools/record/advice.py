@@ -1,16 +1,16 @@
-"""Advice that notebooks give, tried on real brokers: what is kept is in data/recordings/advice.
+"""The advice of notebooks, tried on real brokers; the recordings are in data/recordings/advice.
 
     python -m record.advice acks-one 3.9.2 --store        in the folder tools
 
 A try is a topic; ten of them share a cluster, its faults and their times. Its `stored` moments are
-all that the controller stored of it. Where one setting is compared with another, brokers 1 and 4
-differ in it, lead half of the topics each, and have the same followers.
+all states that the controller stored of it. Where two settings are compared, brokers 1 and 4 differ
+in them, lead half of the topics each, and have the same followers.
 
     acks-one     Broker 2 is paused for 31 s while records come with acks=1; then the leaders are
-                 killed and broker 2 goes on. Broker 1 has a lag limit of 10 s, broker 4 of 60 s.
+                 killed and broker 2 resumes. Broker 1 has a lag limit of 10 s, broker 4 of 60 s.
     handed       Brokers 2 and 3 are paused. Broker 1 has a lag limit of 60 s, broker 4 of 4 s: when
                  they are shut down (or killed) only the ISR of broker 4 has shrunk to itself. Then
-                 brokers 2 and 3 go on.
+                 brokers 2 and 3 resume.
     throttled    kafka-reassign-partitions moves nine partitions to a fourth broker, under a
                  throttle of --rate MB/s, while records come.
     unclean      Broker 2 dies, then broker 1, and broker 2 is elected, which is not in the ISR.
@@ -47,11 +47,11 @@ def led_by_one_and_four(first: str, second: str, tries: int, **more: object) -> 
 def begin(many: Many, groups: list[Group]) -> None:
     many.create(*groups)
     many.until(groups, lambda s: len(s.isr) > 1, "all are in sync")
-    time.sleep(4)  # every broker has heard of it
+    time.sleep(4)  # until every broker knows of it
 
 
 def back(many: Many, groups: list[Group], *numbers: int) -> None:
-    """Brokers return, and all replicas are in sync."""
+    """Start or resume brokers, and wait until all replicas are in sync."""
     many.cluster.start(*numbers)
     many.until(groups, lambda s: s.leader > 0 and len(s.isr) == len(s.replicas), "in sync", 60)
     many.look("all are back", groups)
@@ -69,7 +69,7 @@ def acks_one(many: Many, tries: int, _: float) -> None:
             producer.flush(5)
         number += 1
         time.sleep(0.5)
-    time.sleep(1)  # broker 3 has copied the last one
+    time.sleep(1)  # until broker 3 has copied the last record
     many.look("before the failure", groups)
     many.cluster.kill(1, 4)
     many.cluster.resume(2)
@@ -171,9 +171,9 @@ SCRIPTS: dict[str, tuple[Script, config.Settings, dict[int, config.Settings]]] =
 @click.argument("name", type=click.Choice(list(SCRIPTS)))
 @click.argument("release")
 @click.option("--tries", default=10, show_default=True, help="Topics of each kind.")
-@click.option("--rate", default=8.0, show_default=True, help="Of the throttle, in MB/s.")
-@click.option("--round", "number", default=1, show_default=True, help="In the name of the file.")
-@click.option("--store", is_flag=True, help="Keep it in data/recordings/advice.")
+@click.option("--rate", default=8.0, show_default=True, help="The throttle in MB/s.")
+@click.option("--round", "number", default=1, show_default=True, help="A number in the file name.")
+@click.option("--store", is_flag=True, help="Store the recording in data/recordings/advice.")
 def main(name: str, release: str, tries: int, rate: float, number: int, store: bool) -> None:
     """Try advice on real brokers of a release, such as 4.3.1."""
     script, settings, own = SCRIPTS[name]

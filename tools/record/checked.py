@@ -1,4 +1,4 @@
-"""What `isrlab check` predicts of a stop, beside what real brokers then do.
+"""The predictions of `isrlab check` for a stop, compared with what real brokers then do.
 
 python -m record.checked 4.3.1 --states 6        in the folder tools
 
@@ -41,7 +41,7 @@ FOLDER = Path(__file__).parents[2] / "data" / "check"
 BROKERS = (1, 2, 3, 4, 5, 6)
 RACKS = dict(zip(BROKERS, "abcabc", strict=True))
 LISTS = ("under-replicated", "under-min-isr", "at-min-isr", "unavailable")
-SLOW = 5_000  # bytes a second of a throttle
+SLOW = 5_000  # bytes/s of the throttle
 SETTINGS = {"replica.lag.time.max.ms": 4_000, "broker.session.timeout.ms": 4_000,
             "broker.heartbeat.interval.ms": 500, "replica.fetch.max.bytes": 30_000}  # fmt: skip
 PROBE_S = 10
@@ -50,7 +50,7 @@ FOLLOWER_LIST = "follower.replication.throttled.replicas"
 
 
 class Trial(Cluster):
-    """A cluster, its topics, and what is asked of it."""
+    """A cluster with its topics, and the requests to it."""
 
     def __init__(self, version: str, seed: int) -> None:
         own = {number: {"broker.rack": rack} for number, rack in RACKS.items()}
@@ -103,7 +103,7 @@ class Trial(Cluster):
         return refused
 
     def move(self, count: int) -> None:
-        """So many partitions get other brokers, under a throttle."""
+        """Move `count` partitions to other brokers, under a throttle."""
         words, lists = [], dict[str, list[str]]()
         for topic in self.draw.sample(sorted(self.topics), count):
             ids = self.topics[topic][0]
@@ -126,7 +126,7 @@ class Trial(Cluster):
             admin.incremental_alter_configs([resource])[resource].result(60)
 
     def undo(self) -> None:
-        """Every broker is up, nothing moves, and every replica is in sync."""
+        """Restore the cluster: every broker up, no partition moving, every replica in sync."""
         self.start(*(b for b in BROKERS if b not in self.live()))
         self.configure(
             [({FOLLOWER_RATE: "1000000000"}, ResourceType.BROKER, str(b)) for b in BROKERS]
@@ -149,7 +149,7 @@ class Trial(Cluster):
             last, since = now, since if now == last else time.monotonic()
 
     def stop(self, broker: int) -> dict[str, object]:
-        """What there was before a broker was shut down, and after."""
+        """Shut a broker down; returns the states before and after."""
         text = self.topics_command()
         log = self.home(config.CONTROLLER) / "data" / "__cluster_metadata-0"
         by_log = Shapes(stored.of_files(str(log))).effect({broker}).refuse
@@ -166,7 +166,7 @@ class Trial(Cluster):
 
 
 def tools(release: str) -> list[jars.Artifact]:
-    """kafka-topics, and what it needs."""
+    """The jars of kafka-topics."""
     return [
         ("org.apache.kafka", "kafka-tools", release, ""),
         ("org.slf4j", "slf4j-nop", "1.7.36", ""),

@@ -29,7 +29,7 @@ from kazoo.exceptions import NoNodeError
 from record import config, inside
 
 FIRST_PORT, LAST_PORT, PORTS = 21_000, 31_000, 200  # a cluster has PORTS of them
-UP_S = 90  # a start takes longer than that only where something is wrong
+UP_S = 90  # a start that takes longer has failed
 
 
 class Cluster:
@@ -46,9 +46,9 @@ class Cluster:
     ) -> None:
         """`own`: settings of single brokers. `more`: kraft (default: from 3.3 on), features (of
         KRaft, by name), loggers (levels by logger), java (options of the JVMs of single brokers),
-        keep (the folder).
+        keep (whether to keep the folder).
 
-        Raises NoJarsError where Java or Maven is missing.
+        Raises NoJarsError if Java or Maven is missing.
         """
         self.version, self.release = version, jars.numbers(version)
         self.kraft: bool = more.get("kraft", self.release >= (3, 3))
@@ -79,7 +79,7 @@ class Cluster:
     def home(self, number: int) -> Path:
         return self.folder / f"broker-{number}"
 
-    # Life and death
+    # Processes
 
     def __enter__(self) -> Self:
         try:
@@ -116,7 +116,7 @@ class Cluster:
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=console,
-                start_new_session=True,  # Ctrl-C is for this process; it ends them
+                start_new_session=True,  # Ctrl-C reaches only this process, which ends them
                 preexec_fn=config.dying_with_parent,
             )
 
@@ -158,7 +158,7 @@ class Cluster:
         self.note(f"broker {number} is up")
 
     def is_up(self, number: int) -> bool:
-        """Registered, and taking connections."""
+        """The broker is registered and accepts connections."""
         if self.processes[number].poll() is not None:
             raise RuntimeError(f"broker {number} has ended: {self.said(number)[-1:]}")
         return _answers(self.base + number) and number in self.registered()
@@ -189,7 +189,7 @@ class Cluster:
         self.paused.discard(number)
 
     def kill(self, *numbers: int) -> None:
-        """SIGKILL, paused or not; all of them at one moment."""
+        """Send SIGKILL to all of them at the same moment, paused or not."""
         for number in numbers:
             self._signal("kill", number, signal.SIGKILL)
         for number in numbers:
@@ -197,15 +197,15 @@ class Cluster:
             self.paused.discard(number)
 
     def shut_down(self, number: int, wait_s: float = 60) -> None:
-        """SIGTERM: a controlled shutdown."""
+        """Send SIGTERM, for a controlled shutdown."""
         self._signal("shut down", number, signal.SIGTERM)
         self.processes[number].wait(wait_s)
 
     def lose_power(self, number: int, topic: str) -> None:
-        """Kill a broker, and take from its disk what was never flushed: all records of a topic.
+        """Kill a broker, and remove from its disk what was never flushed: all records of a topic.
 
-        Nothing here is flushed before a segment is rolled, so a machine without power would have
-        the empty file that was made first.
+        Nothing here is flushed before a segment is rolled, so after a power failure the disk would
+        have the empty file that was created first.
         """
         self.kill(number)
         self.note(f"broker {number} has lost what was not flushed")
@@ -213,10 +213,10 @@ class Cluster:
             if path.suffix in (".log", ".index", ".timeindex", ".snapshot"):
                 path.unlink()
 
-    # Talking to it
+    # Requests
 
     def note(self, text: str) -> None:
-        """A line of the timeline."""
+        """Add a line to the timeline."""
         self.timeline.append((time.time() - self.began, text))
 
     def said(self, number: int, name: str = "server") -> list[str]:
@@ -225,7 +225,7 @@ class Cluster:
         return path.read_text(errors="replace").splitlines() if path.exists() else []
 
     def client(self, number: int | None = None) -> dict[str, Any]:
-        """Options of a client of confluent_kafka, for one broker or for all that are alive."""
+        """The options of a confluent_kafka client, for one broker or for all live ones."""
         old = {"api.version.request": False, "broker.version.fallback": self.version}
         targets = [number] if number else self.live()
         return {
@@ -236,7 +236,7 @@ class Cluster:
         }
 
     def _known_to(self, number: int) -> set[int]:
-        """The brokers that one of them names: none while it does not answer."""
+        """The brokers in one broker's metadata; none while it does not answer."""
         try:
             return set(AdminClient(self.client(number)).list_topics(timeout=3).brokers)
         except KafkaException:
@@ -245,7 +245,7 @@ class Cluster:
     def create(
         self, topic: str, *partitions: Sequence[int], settings: config.Settings | None = None
     ) -> None:
-        """A topic: for each partition its replicas, the first of which leads. Wait for it."""
+        """Create a topic and wait for it. `partitions`: the replicas of each, the leader first."""
         text = {name: str(value) for name, value in (settings or {}).items()}
         if self._zookeeper is not None:
             created = json.dumps({"version": 1, "config": text}).encode()
@@ -281,13 +281,13 @@ class Cluster:
         return inside.topic_ids_in(self.home(config.CONTROLLER) / "data")
 
     def controller(self) -> int:
-        """The broker that is the controller; 100, which is none, in a KRaft cluster; -1: nobody."""
+        """The node that is the controller: a broker, 100 in a KRaft cluster, or -1 for none."""
         if self._zookeeper is None:
             return config.CONTROLLER
         return int(self._node("/controller").get("brokerid", -1))
 
     def _node(self, path: str) -> dict[str, Any]:
-        """What a node of ZooKeeper holds; nothing if it is not there."""
+        """The content of a ZooKeeper node; empty if there is no such node."""
         assert self._zookeeper is not None
         try:
             return json.loads(self._zookeeper.get(path)[0])
@@ -295,7 +295,7 @@ class Cluster:
             return {}
 
     def until(self, holds: Callable[[], bool], text: str) -> None:
-        """Wait for something, and note when it was so. Raises TimeoutError."""
+        """Wait for a condition, and note when it held. Raises TimeoutError."""
         self._until(holds, text)
         self.note(text)
 
@@ -303,12 +303,12 @@ class Cluster:
         end = time.monotonic() + UP_S
         while not holds():
             if time.monotonic() > end:
-                raise TimeoutError(f"after {UP_S} s still not so: {text}")
+                raise TimeoutError(f"still waiting after {UP_S} s: {text}")
             time.sleep(0.05)
 
     def produce(self, topic: str, *names: str, acks: str = "all", wait_s: float = 60) -> list[str]:
-        """Send records in one request each, one after the other, and never again: "ok", or the
-        error, of each."""
+        """Send records in one request each, one after the other, without retries; returns "ok" or
+        the error of each."""
         options = {"acks": acks, "retries": 0, "message.timeout.ms": int(wait_s * 1000)}
         options |= {"request.timeout.ms": 30_000, "linger.ms": 0, "enable.idempotence": False}
         producer, outcomes = Producer({**self.client(), **options}), []
@@ -330,7 +330,7 @@ class Cluster:
         return outcomes
 
     def ask(self, *words: str) -> str:
-        """Ask the controller (KRaft) what Ask.java can: its errors, or "ok"."""
+        """Send the KRaft controller a request of Ask.java; returns its errors, or "ok"."""
         where = f"bootstrap.controllers=127.0.0.1:{self.base + config.CONTROLLER}"
         is_refused = words[0] == "elect" or (words[0] == "reassign" and self.release < (4, 0))
         if is_refused:  # by controllers
@@ -341,7 +341,7 @@ class Cluster:
         return done.stdout.strip() or "ok"
 
     def run_tool(self, main: str, *words: object) -> str:
-        """What one of Kafka's own tools prints; it talks to the first broker."""
+        """The output of one of Kafka's own tools, which connects to the first broker."""
         command = config.java(self.version, main, "--bootstrap-server",
                               f"127.0.0.1:{self.base + self.live()[0]}", *words, heap="128m",
                               artifacts=jars.tools)  # fmt: skip
@@ -365,7 +365,7 @@ def _answers(port: int) -> bool:
 
 
 def _ports() -> tuple[socket.socket, int]:
-    """The first of a block of ports that no other cluster here has, and what holds the block."""
+    """A socket that reserves a block of ports on this machine, and the first port of the block."""
     for base in _bases():
         held = socket.socket()
         try:

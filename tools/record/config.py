@@ -15,11 +15,11 @@ from pathlib import Path
 
 from judge import jars
 
-CONTROLLER = 100  # the id of the only controller of a KRaft cluster, which is no broker
+CONTROLLER = 100  # the id of the only controller of a KRaft cluster, which is not a broker
 CLUSTER_ID = "aXNybGFiLXJlY29yZGluZw"
 JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Duser.timezone=UTC",
         "-Dzookeeper.jmx.log4j.disable=true")  # fmt: skip
-SMALL = {  # a broker that fits beside its neighbours, and writes its high watermark often
+SMALL = {  # a broker that needs little memory, and writes its high watermark often
     "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",
     "background.threads": "2",
@@ -34,7 +34,7 @@ Release = tuple[int, ...]
 
 
 def zookeeper(folder: Path, port: int) -> dict[str, object]:
-    """Short ticks, so that a session may be one second."""
+    """The settings of ZooKeeper, with ticks so short that a session may be one second."""
     return {
         "dataDir": folder / "data",
         "clientPort": port,
@@ -48,7 +48,7 @@ def zookeeper(folder: Path, port: int) -> dict[str, object]:
 
 
 def broker(release: Release, number: int, folder: Path, base: int, kraft: bool) -> Settings:
-    """Of one broker; ports are counted from `base`."""
+    """The settings of one broker; ports are counted from `base`."""
     port = base + number
     settings: dict[str, object] = {**SMALL, "log.dirs": folder / "data"}
     if release < (0, 9):
@@ -80,7 +80,7 @@ def write(path: Path, settings: Settings) -> Path:
 
 
 def logging(release: Release, folder: Path, loggers: Mapping[str, str]) -> list[str]:
-    """The options that make a JVM log as Kafka's shipped configuration does, `loggers` besides."""
+    """The JVM options for logging as in Kafka's shipped configuration, plus `loggers`."""
     news = "INFO" if release >= (2, 7) else "TRACE"
     own = {"kafka.controller": news, "org.apache.kafka.controller": "INFO"}
     own |= {"state.change.logger": news}
@@ -101,7 +101,7 @@ def logging(release: Release, folder: Path, loggers: Mapping[str, str]) -> list[
 
 
 def dying_with_parent() -> None:
-    """In a new process: be killed when the one that started it is gone, however that ended."""
+    """In a new process: let the kernel kill it when its parent ends, for whatever reason."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
 

@@ -54,7 +54,7 @@ REPEATED, MOST_REPEATED = re.compile(rb"Reconnect due to socket error|\], Error 
 
 
 def lag_ms(release: config.Release) -> int:
-    """replica.lag.time.max.ms. 0.8 asks once in so long, and must have asked within a flap."""
+    """replica.lag.time.max.ms. 0.8 checks ISRs at this interval, and must do so within a flap."""
     return LAG_MS if release >= (0, 9) else 2_500
 
 
@@ -83,14 +83,14 @@ class Recording:
         print(*self.rows[-1], flush=True)
 
     def settle(self, then_s: float) -> None:
-        """Wait until every ISR is whole as it is stored, and a while more."""
+        """Wait until every stored ISR is full, and `then_s` more."""
         stored, places = self.cluster.stored, range(len(REPLICAS))
         self.cluster.until(lambda: all(len(stored(TOPIC, p).isr) == 3 for p in places), "in sync")
         self.note("seen in sync")
         time.sleep(then_s)
 
     def produce(self) -> None:
-        """Records to every partition until it is told to stop."""
+        """Send records to every partition until the recording is over."""
         options = {"acks": "all", "linger.ms": 0, "topic.metadata.refresh.interval.ms": 2_000}
         options |= self.cluster.client()
         producers = [Producer(options) for _ in REPLICAS]  # else one partition waits for another
@@ -136,7 +136,7 @@ class Recording:
             self.settle(then_s)
 
     def pauses(self, count: int) -> None:
-        """Pauses of a follower, each just long enough, at any moment of the check's period."""
+        """Pause a follower `count` times, just long enough, at any phase of the ISR check."""
         dice = random.Random(self.cluster.version)
         for _ in range(count):
             time.sleep(dice.uniform(0, 2 * lag_ms(self.cluster.release) / 1000))
@@ -163,12 +163,12 @@ class Recording:
         self.note("end of recording")
 
     def stored(self) -> list[tuple[object, ...]]:
-        """What ZooKeeper stored: ms, partition, version, leader, leader epoch, ISR."""
+        """The states that ZooKeeper stored: ms, partition, version, leader, leader epoch, ISR."""
         logs = sorted((self.cluster.folder / "zookeeper" / "data" / "version-2").glob("log.*"))
         return [row for path in logs for row in transactions.states(path.read_bytes(), TOPIC)]
 
     def keep(self, path: Path) -> None:
-        """Everything of value into one file."""
+        """Write the recording into one file."""
         folder = self.cluster.folder
         texts = {"timeline.csv": _csv(self.rows)}
         if not self.cluster.kraft:
@@ -193,7 +193,7 @@ def _add(kept: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def _thinned(data: bytes) -> bytes:
-    """A log without the same complaint over and over; all else as it was written."""
+    """A log without most copies of one repeated complaint, and otherwise unchanged."""
     lines, repeated = [], 0
     for line in data.splitlines(keepends=True):
         repeated += (is_repeated := REPEATED.search(line) is not None)
@@ -214,7 +214,7 @@ def main() -> None:
     parser.add_argument(
         "--trace", action="store_true", help="with TRACE of kafka.cluster.Partition"
     )
-    parser.add_argument("--pauses", type=int, metavar="COUNT", help="nothing but so many pauses")
+    parser.add_argument("--pauses", type=int, metavar="COUNT", help="record only this many pauses")
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder (default: %(default)s)")
     args = parser.parse_args()
     release = jars.numbers(args.version)

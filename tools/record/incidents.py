@@ -1,4 +1,4 @@
-"""One incident on a real cluster, whose cause and losses are known; what its brokers wrote is kept.
+"""Record one incident of a real cluster, whose cause and losses are known, with the brokers' logs.
 
     python -m record.incidents unclean 4.4.0     # data/recordings/incidents/440-unclean
 
@@ -58,7 +58,7 @@ def _quorum(version: str, base: int) -> dict[int, config.Settings]:
 
 
 class Recorder:
-    """What is done to a cluster, and what is known of it."""
+    """The actions on a cluster, and their known results."""
 
     def __init__(self, cluster: Cluster, release: config.Release) -> None:
         self.cluster, self.release = cluster, release
@@ -72,7 +72,7 @@ class Recorder:
         print(datetime.now(UTC).isoformat(timespec="milliseconds"), what, flush=True)
 
     def do(self, text: str) -> None:
-        """Words, `;` between them: `kill 3; wait 5; start 3`."""
+        """Run actions, separated by `;`: `kill 3; wait 5; start 3`."""
         for part in text.split(";"):
             word, *given = part.split()
             if word == "wait":
@@ -90,11 +90,11 @@ class Recorder:
                 self.note(f"broker {number} is up")
 
     def _launch(self, number: str) -> None:
-        """Start, and wait for nothing: it may be that it does not come up."""
+        """Start a process without waiting for it, because it may not come up."""
         self.cluster.start(int(number), wait=False)
 
     def _end(self, number: str) -> None:
-        """Wait until a process has ended; in KRaft one of another cluster waits for ever."""
+        """Wait until a process has ended; in KRaft one of another cluster never ends by itself."""
         try:
             self.cluster.processes[int(number)].wait(20)
         except subprocess.TimeoutExpired:
@@ -117,7 +117,7 @@ class Recorder:
             self.cluster.shut_down(int(number))
 
     def _slow(self, number: str, for_s: str, awake_s: str = "0.1", asleep_s: str = "0.9") -> None:
-        """A process that runs for a tenth of the time."""
+        """Let a process run for only a tenth of the time."""
         end = time.monotonic() + float(for_s)
         while time.monotonic() < end:
             self.cluster.pause(int(number))
@@ -127,12 +127,12 @@ class Recorder:
         self.note(f"{number} runs freely again")
 
     def _empty(self, number: str, topic: str) -> None:
-        """The folders of a topic are gone from a broker's disk."""
+        """Remove the folders of a topic from a broker's disk."""
         for path in (self.cluster.home(int(number)) / "data").glob(f"{topic}-*"):
             shutil.rmtree(path)
 
     def _settle(self, for_s: str = "40") -> None:
-        """Wait until all ISRs are full, or for so long."""
+        """Wait until all ISRs are full, but at most for `for_s` seconds."""
         end = time.monotonic() + float(for_s)
         while time.monotonic() < end:
             full = (len(self.cluster.stored(t, p).isr) == len(ids) for t, p, ids in self.places())
@@ -155,7 +155,7 @@ class Recorder:
 
     def delete(self, topic: str) -> None:
         self.note(f"delete {topic}")
-        admin = AdminClient(self.cluster.client())  # what it asks for ends with it
+        admin = AdminClient(self.cluster.client())  # its requests end with it
         admin.delete_topics([topic])[topic].result(60)
         for partition in range(len(self.topics.pop(topic))):
             self.acked.pop((topic, partition), None)  # deleted, not lost
@@ -166,7 +166,7 @@ class Recorder:
         self.cluster.reassign(topic, ids)
 
     def feed(self, topic: str, acks: str, every_s: float = EVERY_S) -> None:
-        """Records to every partition of a topic, until all is over."""
+        """Send records to every partition of a topic until the recording is over."""
         self.note(f"produce to {topic}, acks={acks}, each {every_s:g} s")
         thread = threading.Thread(target=self._feed, args=(topic, acks, every_s), daemon=True)
         self._feeders.append(thread)
@@ -211,7 +211,7 @@ class Recorder:
             thread.join()
 
     def lost(self) -> dict[str, dict[str, int]]:
-        """Of each partition, the records that were acknowledged and are gone from its leader."""
+        """The acknowledged records that are gone from the leader, by partition."""
         gone = {}
         for topic, partition, ids in self.places():
             leader = self.cluster.stored(topic, partition).leader
@@ -227,11 +227,11 @@ class Recorder:
         return gone
 
 
-# What is done. The time between two actions is longer than the lag limit and the session.
+# The incidents. The time between two actions is longer than the lag limit and the session.
 
 
 def unclean(recorder: Recorder) -> None:
-    """The last member of the ISR dies; who had left it before is elected."""
+    """The last member of the ISR dies; a replica that had left it before is elected."""
     recorder.create("orders", (2, 3), (3, 2), min_insync_replicas=1,
                     unclean_leader_election_enable="true")  # fmt: skip
     recorder.create("audit", (1, 2), (2, 1))
@@ -268,7 +268,7 @@ def emptied_follower(recorder: Recorder) -> None:
 
 
 def leaderless(recorder: Recorder) -> None:
-    """Both replicas die; who had left the ISR comes back first, and may not lead."""
+    """Both replicas die; the one that had left the ISR comes back first, and may not lead."""
     recorder.create("orders", (2, 3), (3, 2), min_insync_replicas=1)
     recorder.create("audit", (1, 2), (2, 1))
     recorder.feed("orders", "all")
@@ -283,14 +283,14 @@ def leaderless_at_end(recorder: Recorder) -> None:
 
 
 def slow_leader(recorder: Recorder) -> None:
-    """A broker runs for a tenth of the time: its followers are slow by its fault."""
+    """A broker runs for only a tenth of the time, which makes its followers slow."""
     recorder.create("orders", (1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2), min_insync_replicas=2)
     recorder.feed("orders", "all")
     recorder.do("wait 10; slow 1 45 0.04 1.96; settle")
 
 
 def slow_leader_only(recorder: Recorder) -> None:
-    """A broker that leads and follows nobody is too slow to serve its followers."""
+    """A broker that only leads, and follows no other, is too slow to serve its followers."""
     recorder.create("orders", (1, 2, 3), (1, 3, 2), min_insync_replicas=2)
     recorder.create("audit", (2, 3), (3, 2))
     recorder.feed("orders", "all")
@@ -299,7 +299,7 @@ def slow_leader_only(recorder: Recorder) -> None:
 
 
 def quorum_lost(recorder: Recorder) -> None:
-    """Two of three controllers are killed; meanwhile a broker dies, which nobody can say."""
+    """Two of three controllers are killed; meanwhile a broker dies, which no one can record."""
     recorder.create("orders", (1, 2, 3), (2, 3, 1), (3, 1, 2), min_insync_replicas=2)
     recorder.feed("orders", "all")
     recorder.do("wait 10; kill 101 102; wait 10; kill 3; wait 20; start 101 102; wait 15")
@@ -327,7 +327,7 @@ def frozen_controller(recorder: Recorder) -> None:
 
 
 def _active(recorder: Recorder) -> int:
-    """The controller that says last that it is active."""
+    """The controller that was the last to log that it is active."""
     said = {}
     for number in QUORUM:
         lines = recorder.cluster.said(number, "controller") + recorder.cluster.said(number)
@@ -349,7 +349,7 @@ def cancelled(recorder: Recorder) -> None:
 
 
 def made_again(recorder: Recorder) -> None:
-    """A topic is deleted and made again under its name; then a follower is paused."""
+    """A topic is deleted and created again with the same name; then a follower is paused."""
     recorder.create("orders", (1, 2, 3), (2, 3, 1), (3, 1, 2), min_insync_replicas=2)
     recorder.feed("orders", "all")
     recorder.do("wait 8")
@@ -360,7 +360,7 @@ def made_again(recorder: Recorder) -> None:
 
 
 def start_fails(recorder: Recorder) -> None:
-    """A broker is killed, and started twice with the id of another cluster, before it is mended."""
+    """A broker is killed, started twice with another cluster's id, and then with the right one."""
     recorder.create("orders", (1, 2, 3), (2, 3, 1), (3, 1, 2), min_insync_replicas=2)
     recorder.feed("orders", "all")
     path = recorder.cluster.home(3) / "data" / "meta.properties"
@@ -375,7 +375,7 @@ def start_fails(recorder: Recorder) -> None:
 
 
 def dir_locked(recorder: Recorder) -> None:
-    """A second process is started on the directory of a broker that hangs, and ends."""
+    """A second process is started on the directory of a hanging broker, and ends by itself."""
     recorder.create("orders", (1, 2, 3), (2, 3, 1), (3, 1, 2), min_insync_replicas=2)
     recorder.feed("orders", "all")
     recorder.do("wait 8; pause 3; wait 14")
@@ -397,7 +397,7 @@ WITH_QUORUM = ("quorum-lost", "quorum-lost-alone", "old-controller")
 
 
 def keep(recorder: Recorder, name: str, folder: Path, truth: dict[str, Any]) -> None:
-    """The logs, packed, and the truth."""
+    """Store the packed logs and the truth."""
     shutil.rmtree(folder, ignore_errors=True)
     here = bytes(recorder.cluster.folder)
     for log in sorted(recorder.cluster.folder.glob("broker-*/logs/*.log")):

@@ -1,4 +1,4 @@
-"""What a broker has on its disk, and what the controller has stored: read from outside.
+"""The content of a broker's disk, and the state that the controller has stored, read from outside.
 
 Formats: records of message formats 0 to 2 (docs/implementation/message-format), and the two
 checkpoint files.
@@ -37,7 +37,7 @@ class Disk:
 
 
 def disk(folder: Path, topic: str, partition: int = 0) -> Disk:
-    """Of one replica, in a broker's data folder."""
+    """One replica's disk, from a broker's data folder."""
     home = folder / f"{topic}-{partition}"
     segments = sorted(home.glob("*.log"))
     records = [record for path in segments for record in read_records(path.read_bytes())]
@@ -54,7 +54,7 @@ def _checkpoint(path: Path) -> list[list[str]]:
 
 
 def read_records(data: bytes) -> Iterator[tuple[int, str, int]]:
-    """The uncompressed records of a segment; what is not written whole yet is left out."""
+    """The uncompressed records of a segment, without an incomplete one at its end."""
     for at, size in batches(data):
         if data[at + 16] < 2:
             yield _old_record(data[at : at + size])
@@ -100,17 +100,17 @@ def batch_values(data: bytes, base: int) -> Iterator[tuple[int, bytes]]:
 
 
 def stored_in(folder: Path, topic: str, partition: int = 0) -> Stored:
-    """What the metadata log in a controller's data folder says of a partition."""
+    """The state of a partition in the metadata log of a controller's data folder."""
     return all_stored_in(folder).get((topic, partition), Stored())
 
 
 def all_stored_in(folder: Path) -> dict[tuple[str, int], Stored]:
-    """What that metadata log says of every partition, by topic and number."""
+    """The state of every partition in that metadata log, by topic and number."""
     return {place: stored for _, place, stored in changes_in(folder)}
 
 
 def changes_in(folder: Path) -> list[tuple[int, tuple[str, int], Stored]]:
-    """Each change that was stored: when (ms), of which partition, and to what."""
+    """Each stored change: time (ms), partition, new state."""
     changes = []
     epochs: dict[tuple[str, int], int] = {}
     for row in _whole(folder):
@@ -127,7 +127,7 @@ def changes_in(folder: Path) -> list[tuple[int, tuple[str, int], Stored]]:
 
 
 def topic_ids_in(folder: Path) -> dict[str, str]:
-    """By name of the topic."""
+    """The ids of topics, by name."""
     return {row["topic"]: dict(row["detail"])["topic_id"] for row in _whole(folder)}
 
 

@@ -1,4 +1,4 @@
-"""Fetcher threads, or followers, that share one link: kept in data/recordings/advice.
+"""Record fetcher threads, or followers, that share one link, in data/recordings/advice.
 
     python -m record.linked two-threads 3.9.2 --store        in the folder tools
 
@@ -59,7 +59,7 @@ SITUATIONS = {
 
 @dataclass
 class Relay:
-    """A relay on one port to another one here; `rate` bytes/s come back from there."""
+    """A relay from one port to another on this machine, which returns `rate` bytes/s."""
 
     port: int
     target: int
@@ -97,7 +97,7 @@ class Relay:
             )
 
     def _turn(self, link: object) -> Callable[[int], Awaitable[None]]:
-        """What waits until a link has sent so many bytes: the connections of it in their turn."""
+        """A function that waits until a link has sent some bytes, for each connection in turn."""
         key = id(link)
         lock = self._turns.setdefault(key, asyncio.Lock())
 
@@ -115,7 +115,7 @@ async def _copied(
     writer: asyncio.StreamWriter,
     send: Callable[[int], Awaitable[None]] | None,
 ) -> None:
-    """All that comes from one side goes to the other, until one of them ends."""
+    """Copy all data from one side to the other, until one of them closes."""
     with suppress(ConnectionError):
         while data := await reader.read(CHUNK_BYTES):
             if send:
@@ -178,7 +178,7 @@ def one_try(cluster: Linked, situation: Situation, name: str, number: int) -> li
     cluster.create(topic, *[(1, *situation.followers)] * PARTITIONS)
     tries = [TopicTry(name, topic, each, lost=0) for each in range(PARTITIONS)]
     with small_records(cluster, topic) as producer:
-        time.sleep(3 + random.random() * LAG_MS / 2_000)  # at any moment of the check of ISRs
+        time.sleep(3 + random.random() * LAG_MS / 2_000)  # a random phase of the ISR check
         cluster.note(f"{topic}: backlogs of {backlogs} MB")
         for record in range(max(backlogs) * MB // LARGE):
             for partition, mb in enumerate(backlogs):
@@ -195,9 +195,9 @@ def one_try(cluster: Linked, situation: Situation, name: str, number: int) -> li
 
 
 def _look(cluster: Linked, tries: list[tuple[TopicTry, int]]) -> bool:
-    """Add what brokers have of partitions with a backlog; does one of them lack some of it?
+    """Add how much brokers have of partitions with a backlog; returns whether one lacks some of it.
 
-    Nothing else is read: this process has the link's clock.
+    Nothing else is read, because this process also runs the relay.
     """
     lacking = False
     for each, mb in tries:

@@ -33,13 +33,13 @@ from record.cluster import Cluster
 from record.inside import Stored
 
 VALUE_BYTES = 64_000
-SLOW, FREE = 20_000, 1_000_000_000  # bytes a second of a throttle
-NEWS = "using ELR", "below high watermark"  # what is kept of the logs
+SLOW, FREE = 20_000, 1_000_000_000  # bytes/s of a throttle
+NEWS = "using ELR", "below high watermark"  # log lines with these are kept
 
 
 @dataclass
 class Group:
-    """`watched`: the partition that has records, and is what a try is about."""
+    """`watched`: the partition with records, whose fate is the result of a try."""
 
     name: str
     replicas: tuple[int, ...]
@@ -62,7 +62,7 @@ class Group:
 
 
 class Many:
-    """The groups of topics on one cluster, and what became of them."""
+    """The groups of topics on one cluster, and their results."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.groups = cluster, list[Group]()
@@ -94,7 +94,7 @@ class Many:
         return [(topic, group.watched) for group in groups for topic in group.topics]
 
     def produce(self, groups: Iterable[Group], count: int) -> None:
-        """So many records to each watched partition; what was acknowledged counts."""
+        """Send `count` records to each watched partition, and note the acknowledged ones."""
         groups = list(groups)
         for number in range(count):
             for producer in self.send(groups, number):
@@ -105,8 +105,8 @@ class Many:
     def send(
         self, groups: Iterable[Group], number: int, size: int | None = None, acks: str = ""
     ) -> list[Producer]:
-        """The record of that number to each watched partition; producers, to be flushed. With other
-        `acks` than its group's a record does not count as acknowledged."""
+        """Send the record with this number to each watched partition; returns producers to flush.
+        With other `acks` than its group's a record does not count as acknowledged."""
         used = dict[str, Producer]()
         for group in groups:
             chosen = acks or group.acks
@@ -127,7 +127,7 @@ class Many:
 
     @contextmanager
     def load(self, groups: Iterable[Group], first: int, every_s: float) -> Iterator[None]:
-        """A record to each watched partition, from that number on, for as long as it takes."""
+        """While the block runs, send records to each watched partition, numbered from `first`."""
         over, groups = threading.Event(), list(groups)
 
         def feed() -> None:
@@ -146,7 +146,7 @@ class Many:
             thread.join()
 
     def reassign(self, wanted: Mapping[str, str], groups: Iterable[Group]) -> None:
-        """`wanted`: for each partition its brokers, or "cancel"; of all groups in one request."""
+        """Send one request for all groups; `wanted`: the brokers of each partition, or "cancel"."""
         words = [f"{topic}-{number}={ids}" for group in groups for topic in group.topics
                  for number, ids in wanted.items()]  # fmt: skip
         names = ", ".join(group.name for group in groups)
@@ -168,7 +168,7 @@ class Many:
 
     def until(self, groups: Iterable[Group], holds: Callable[[Stored], bool], text: str,
               wait_s: float = 90) -> bool:  # fmt: skip
-        """Wait until it holds for each watched partition; noted, also if it did not come."""
+        """Wait until a condition holds for each watched partition; note whether it did."""
         end, places = time.monotonic() + wait_s, self.places(groups)
         while True:
             known = self.cluster.all_stored()
@@ -179,7 +179,7 @@ class Many:
             time.sleep(0.5)
 
     def look(self, name: str, groups: Iterable[Group], *, disks: bool = True) -> None:
-        """What is stored of each watched partition, and how many records each broker has."""
+        """Note the stored state of each watched partition, and each broker's number of records."""
         known, cluster = self.cluster.all_stored(), self.cluster
         for topic, number in self.places(groups):
             stored = known[topic, number]
@@ -193,7 +193,7 @@ class Many:
         self.note(f"looked: {name}")
 
     def changes(self, groups: Iterable[Group]) -> None:
-        """Each state of the watched partitions that the controller has stored, with its time."""
+        """Note each state of the watched partitions that the controller stored, with its time."""
         rows = inside.changes_in(self.cluster.home(config.CONTROLLER) / "data")
         places = dict(self.places(groups))
         for ts_ms, (topic, number), stored in rows:
@@ -202,7 +202,7 @@ class Many:
                 self.tries[topic].moments.append(moment("stored", at_s, stored, {}))
 
     def finish(self, groups: Iterable[Group]) -> None:
-        """What is lost, of what was acknowledged, when all has settled; and the lines about it."""
+        """Note acknowledged records that are lost once all has settled, and log lines about it."""
         ids = self.cluster.topic_ids()
         for topic, number in self.places(groups):
             seen = self.tries[topic]
@@ -221,7 +221,7 @@ class Many:
             seen.lines = [line.replace(str(self.cluster.folder), "/kafka") for line in said]
 
     def run(self, settings: Mapping[str, str], elr: int = 1) -> ClusterRun:
-        """All that was seen of the cluster."""
+        """The recording of the cluster."""
         cluster = self.cluster
         began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(cluster.began))
         timeline = [(round(at, 1), text) for at, text in cluster.timeline]

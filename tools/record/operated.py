@@ -1,4 +1,4 @@
-"""What operators see and do on real brokers: gauges of JMX by cause, and three operations.
+"""What operators see and do on real brokers: JMX gauges by cause, and several operations.
 
     python -m record.operated 4.3.1 gauges limits        in the folder tools
     python -m record.operated 3.7.2 blocked
@@ -57,7 +57,7 @@ GAUGES = ("UnderReplicatedPartitions", "UnderMinIsrPartitionCount", "AtMinIsrPar
           "OfflineReplicaCount", "ReassigningPartitions", "FailedPartitionsCount",
           "DeadThreadCount", "MaxLag", "OfflineLogDirectoryCount", "OfflinePartitionsCount",
           "FencedBrokerCount", "byte-rate")  # fmt: skip
-JMX = 105  # from the port of a broker to that of its gauges
+JMX = 105  # the JMX port of a broker, counted from its own port
 RATE, MIN_ISR = "follower.replication.throttled.rate", "min.insync.replicas"
 
 
@@ -83,7 +83,7 @@ class Operated(Cluster):
         return self
 
     def gauges(self, number: int) -> dict[str, float]:
-        """Those of one node that are not 0."""
+        """The gauges of one node that are not 0."""
         url = f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{self.base + JMX + number % 50}/jmxrmi"
         path = ":".join(jars.classpath(self.version, checked.tools))
         names = [word for bean in BEANS for word in ("--object-name", bean)]
@@ -186,14 +186,14 @@ def gauges(cluster: Operated) -> None:
 
 
 def swap_batches(path: Path) -> None:
-    """The third and the fourth batch change places: no follower takes that."""
+    """Swap the third and the fourth batch of a segment, which no follower accepts."""
     data = path.read_bytes()
     (a, size_a), (b, size_b) = [*inside.batches(data)][2:4]
     path.write_bytes(data[:a] + data[b : b + size_b] + data[a : a + size_a] + data[b + size_b :])
 
 
 def limits(cluster: Operated) -> None:
-    """What raising min.insync.replicas does, by the answers to producers and consumers."""
+    """The effect of raising min.insync.replicas on the answers to producers and consumers."""
 
     def look(moment: str, topic: str = "t") -> None:
         answer = cluster.produce(topic, "m", wait_s=8)[0]
@@ -266,11 +266,11 @@ def commits(cluster: Operated) -> None:
 
 
 def transactions(cluster: Operated) -> None:
-    """A producer whose partition of __transaction_state is under min ISR, and one that begins."""
+    """A producer whose partition of __transaction_state is under min ISR, and a new producer."""
     topic, waiting = "__transaction_state", dict[str, tuple[Producer, list[str]]]()
 
     def look(moment: str, name: str) -> None:
-        """A transaction; what was not answered before is asked again."""
+        """Try a transaction, repeating the request that was not answered before."""
         producer, steps = waiting.get(name) or (
             Producer({**cluster.client(), "transactional.id": name}), ["init"])  # fmt: skip
         steps, answer, began = steps or ["begin", "commit"], "ok", time.monotonic()
@@ -302,7 +302,7 @@ def transactions(cluster: Operated) -> None:
 
 
 def blocked(cluster: Operated) -> None:
-    """Broker 3, which stays, dies while a throttled move is on its way; then the throttle goes."""
+    """Broker 3, which keeps its replica, dies in a throttled move; then the throttle is removed."""
     for topic, target in (("same", "4,2,3"), ("fewer", "4,3")):
         cluster.create(topic, (1, 2, 3), settings={"min.insync.replicas": 1})
         cluster.fill(topic, 0, 30)
@@ -351,7 +351,7 @@ def gate(cluster: Operated) -> None:
 
 
 def feed(servers: str, answers: Counter[str], over: Event) -> None:
-    """Records with acks=all, never sent again; what became of them."""
+    """Send records with acks=all without retries, and count the answers."""
     producer = Producer({"bootstrap.servers": servers, "acks": "all", "linger.ms": 0, "retries": 0,
                          "message.timeout.ms": 10_000, "log_level": 0})  # fmt: skip
     while not over.is_set():
@@ -369,7 +369,7 @@ SCRIPTS = {each.__name__: each for each in (gauges, limits, commits, transaction
 @click.argument("version")
 @click.argument("names", nargs=-1, type=click.Choice([*SCRIPTS]))
 def main(version: str, names: tuple[str, ...]) -> None:
-    """Play these on a cluster of their own, and keep what was seen."""
+    """Run these scripts, each on a cluster of its own, and store the results."""
     for name in names:
         with Operated(version) as cluster:
             cluster.start(*BROKERS)

@@ -1,24 +1,24 @@
-"""A schedule played on real brokers, and what is kept of it.
+"""Play a schedule on real brokers, and record the result.
 
 A schedule is a scenario of `data/scenarios`. Its commands `produce`, `kill`, `clean_shutdown`,
-`start`, `pause`, `resume` and (KRaft) `reassign` are done to real brokers as they are; the engine's
-others (`elect`, `stabilize`, `advance`, `deliver`, `status`, `check`) only say what time and chance
-do by themselves. What follows `#>` on a line is done in place of that line: one or several of
-these, with `;` between them.
+`start`, `pause`, `resume` and (KRaft) `reassign` apply to real brokers as they are; the engine's
+others (`elect`, `stabilize`, `advance`, `deliver`, `status`, `check`) are skipped, because real
+brokers do these things by themselves. The actions after `#>` on a line replace that line: one or
+several of these, separated by `;`.
 
     wait 9.5               seconds
     quiet 6                until nothing has changed for so many seconds
     until leader 2         the controller has stored that broker 2 leads; or, with !2, another
-    until isr 1            or this ISR
-    until copied m2        every replica that runs has m2
-    until known m2         and knows that it is committed
-    until gone 2           broker 2 is not registered any more (ZooKeeper)
+    until isr 1            the controller has stored this ISR
+    until copied m2        every running replica has m2
+    until known m2         every running replica also knows that m2 is committed
+    until gone 2           broker 2 is no longer registered (ZooKeeper)
     until controller 2     broker 2 is the controller (ZooKeeper)
     produce, kill, start, pause, resume, lose_power      as in a scenario; several brokers at a time
     clean_shutdown, reassign                             as in a scenario
 
-After `#>` on the `partition` line stand the order in which the brokers are started, the session
-timeouts of single brokers, and settings of all brokers:
+After `#>` the `partition` line has the order in which the brokers are started, the session timeouts
+of single brokers, and settings of all brokers:
 
     start=3,1,2 session=1:2s,2:8s,3:6s replica.fetch.wait.max.ms=9000
 """
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 TOPIC = "t"
 SETTLE_S = 0.8  # longer than the brokers wait between two checkpoints of the high watermark
-OF_THE_TOPIC = "min.insync.replicas", "unclean.leader.election.enable"  # others: of the brokers
+OF_THE_TOPIC = "min.insync.replicas", "unclean.leader.election.enable"  # others are of brokers
 # to real brokers, just as it is written
 DONE = "produce", "kill", "clean_shutdown", "start", "pause", "resume", "reassign"
 OF_ENGINE = "version", "advance", "check", "deliver", "elect", "hard_bounce", "stabilize", "status"
@@ -60,13 +60,13 @@ class Setup:
 
 
 def setup_of(text: str) -> Setup:
-    """What the `partition` line of a schedule says. Raises ValueError for a scenario that does not
-    say all that must be done to real brokers."""
+    """The set-up in the `partition` line of a schedule. Raises ValueError for a scenario that has
+    no actions on real brokers where it needs them."""
     commands = [command for block in script.parse(text) for command in block.commands]
     for command in commands:
         if "#>" not in command.text and command.words[0] not in (*DONE, *OF_ENGINE, "partition"):
             raise command.fail(
-                "what is to be done to real brokers? Say it after #> (tools/record/play.py)"
+                "no action for real brokers: write one after #> (tools/record/play.py)"
             )
     lines = [command for command in commands if command.words[0] == "partition"]
     if not lines or "#>" not in lines[0].text:
@@ -92,7 +92,7 @@ def _setup(given: list[str], real: list[str]) -> Setup:
 
 def cluster(version: str, text: str, features: dict[str, int], keep: bool = False) -> Cluster:
     """The cluster that a schedule wants, not started yet."""
-    from record.cluster import Cluster  # needs clients that a reader of recordings does not
+    from record.cluster import Cluster  # needs client libraries, unlike reading recordings
 
     setup = setup_of(text)
     plain: dict[str, object] = dict(setup.brokers)
@@ -109,7 +109,7 @@ def cluster(version: str, text: str, features: dict[str, int], keep: bool = Fals
 
 
 class Play:
-    """One try: `seen` is what is kept of it."""
+    """One try; `seen` is its recording."""
 
     def __init__(self, cluster: Cluster, text: str) -> None:
         self.cluster, self.text, self.setup = cluster, text, setup_of(text)
@@ -118,7 +118,7 @@ class Play:
     def run(self) -> Try:
         self.cluster.start(*self.setup.start)
         self.cluster.create(TOPIC, self.setup.replicas, settings=self.setup.topic)
-        time.sleep(1)  # every follower has fetched
+        time.sleep(1)  # until every follower has fetched
         for block in script.parse(self.text):
             for command in block.commands:
                 _, mark, real = command.text.partition("#>")
@@ -183,11 +183,11 @@ class Play:
             "controller": lambda: cluster.controller() == int(value),
         }
         if what not in known:
-            raise ValueError(f"nobody can wait until {what!r}; known: {', '.join(known)}")
+            raise ValueError(f"unknown condition: until {what!r}; known: {', '.join(known)}")
         cluster.until(known[what], f"{what} {value}")
 
     def _copies(self) -> list[tuple[list[str], int]]:
-        """Of every replica that runs: its records, and its high watermark as last written."""
+        """The records of every running replica, and its high watermark as last written."""
         running = set(self.cluster.live()) & set(self.setup.replicas)
         disks = [self.cluster.disk(number, TOPIC) for number in running]
         return [([text for _, text, _ in d.records], d.high_watermark) for d in disks]
@@ -199,7 +199,7 @@ class Play:
         self.seen.answers |= zip(names, answers, strict=True)
 
     def _start(self, number: int) -> None:
-        """A broker that is started may find that it must stop."""
+        """Start a broker, which may find that it must stop again."""
         self.cluster.start(number, wait=False)
         process = self.cluster.processes[number]
         end = time.monotonic() + 60
@@ -210,7 +210,7 @@ class Play:
         self.cluster.note(f"broker {number} " + ("is up" if process.poll() is None else "ended"))
 
     def _moment(self) -> BlockEnd:
-        """What is stored, and what each replica has."""
+        """The stored state, and each replica's log."""
         stored, replicas = self.cluster.stored(TOPIC), tuple(sorted(self.setup.replicas))
         epoch, elr = stored.leader_epoch, stored.elr
         known = () if self.cluster.kraft else tuple(sorted(self.cluster.registered()))
@@ -248,5 +248,5 @@ class Play:
                     about = any(word in line for word in ABOUT) and any(w in line for w in NEWS)
                     is_detail = " TRACE " in line and "truncated logs" not in line
                     if about and not is_detail and line[26:] != kept:
-                        kept = line[26:]  # without its time: an old broker repeats some for ever
+                        kept = line[26:]  # without its time: old brokers repeat some lines forever
                         yield number, name, line

@@ -2,17 +2,17 @@
 
 python -m record.race 4.3.1            in the folder tools; --open and --repaired are the controls
 
-An agent (Gate.java) holds back what the metadata log says to broker 1, and signals hold the
-controller; nothing else of Kafka is changed. Broker 2 asks for no less than 150 kB, so that a
-small record does not end its fetch.
+An agent (Gate.java) delays records of the metadata log at broker 1, and signals pause the
+controller; nothing else of Kafka is changed. Broker 2 asks for at least 150 kB, so that a small
+record does not complete its fetch.
 
-1. Broker 2 is paused, m0 is written, broker 1 takes it out of the ISR and hears the answer; the
-   gate is closed: that change is not read from the metadata log.
+1. Broker 2 is paused, m0 is written, broker 1 removes broker 2 from the ISR and gets the answer.
+   The gate is closed: broker 1 does not read that change from the metadata log.
 2. The controller is paused. Broker 2 returns, copies m0 and is at the high watermark: broker 1 asks
-   for the ISR 1,2,3, and gets no answer yet. m1 is written, broker 3 copies it; it is not
-   acknowledged, as broker 2 has to have it first.
-3. The gate is opened: broker 1 reads the ISR 1,3 with the partition epoch that it has.
-4. The controller goes on: it stores 1,2,3. Broker 1 is killed before broker 2 has m1.
+   for the ISR 1,2,3, and gets no answer yet. m1 is written and broker 3 copies it; it is not
+   acknowledged, because broker 2 does not have it yet.
+3. The gate is opened: broker 1 reads the ISR 1,3 with the partition epoch that it already has.
+4. The controller resumes, and stores 1,2,3. Broker 1 is killed before broker 2 has m1.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def play(many: Many, group: Group, *, is_gated: bool) -> None:
     gate = cluster.folder / "gate"
     many.create(group)
     many.until(every, lambda s: len(s.isr) == 3, "all are in sync")
-    time.sleep(6)  # every broker has heard of it
+    time.sleep(6)  # until every broker knows of it
     cluster.pause(2)
     (producer,) = many.send(every, 0, 200_000)
     if is_gated:
@@ -49,7 +49,7 @@ def play(many: Many, group: Group, *, is_gated: bool) -> None:
     cluster.pause(config.CONTROLLER)
     cluster.resume(2)
     copied(many, group)
-    time.sleep(1)  # broker 2 fetches at the high watermark
+    time.sleep(1)  # until broker 2 fetches at the high watermark
     many.send(every, 1, 10)[0].flush(2)
     acknowledged(many, "m1, before the gate is opened")
     gate.unlink(missing_ok=True)

@@ -105,7 +105,7 @@ def begin(many: Many, groups: Sequence[Group]) -> None:
 
 
 def help_with(many: Many, groups: Sequence[Group]) -> None:
-    """What is done against the loss, before the failure."""
+    """Apply each group's measure against the loss, before the failure."""
     for group in groups:
         if group.name.endswith("-topic"):
             many.configure(ResourceType.TOPIC, group.topics, MIN_ISR, str(group.min_isr))
@@ -120,7 +120,7 @@ def help_with(many: Many, groups: Sequence[Group]) -> None:
 
 
 def end(many: Many, groups: Sequence[Group], *numbers: int) -> None:
-    """All brokers are back, and copy as fast as they can."""
+    """Bring all brokers back, and let them copy as fast as they can."""
     many.throttle(FREE)
     many.cluster.start(*numbers)
     many.throttle(FREE)
@@ -131,10 +131,10 @@ def end(many: Many, groups: Sequence[Group], *numbers: int) -> None:
 
 
 def session(release: str, elr: int, tries: int, which: str, is_brief: bool) -> ClusterRun:
-    """One cluster with all its variants; `is_brief`: without those that need a failure more."""
+    """One cluster with all its variants; `is_brief`: without A-cluster and A-feature."""
     brokers = (1, 2, 3) if which == "A" else (1, 2, 3, 4)
     settings = {MIN_ISR: "2", "replica.fetch.response.max.bytes": "1000000"}
-    features = {} if elr else {ELR: 0}  # with them as the release formats a cluster by itself
+    features = {} if elr else {ELR: 0}  # by default as the release formats a cluster
     with Cluster(release, brokers, settings, features=features) as cluster:
         cluster.start(*brokers)
         many = Many(cluster)
@@ -155,7 +155,7 @@ def session(release: str, elr: int, tries: int, which: str, is_brief: bool) -> C
 @click.option("--tries", default=10, show_default=True)
 @click.option("--only", type=click.Choice(["A", "C"]), help="The cluster of A, or that of C and G.")
 @click.option("--brief", is_flag=True, help="Without A-cluster and A-feature.")
-@click.option("--store", is_flag=True, help="Keep it in data/recordings/eligible.")
+@click.option("--store", is_flag=True, help="Store the recording in data/recordings/eligible.")
 def main(release: str, elr: int, tries: int, only: str | None, brief: bool, store: bool) -> None:
     """Play the variants on real brokers of a release, such as 4.3.1."""
     for which in [only] if only else ["A", "C"]:

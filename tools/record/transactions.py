@@ -1,4 +1,4 @@
-"""What ZooKeeper stored of partitions, read from its transaction log.
+"""The states of partitions that ZooKeeper stored, read from its transaction log.
 
 Source: FileTxnLog, TxnHeader, SetDataTxn, CreateTxn and MultiTxn of ZooKeeper 3.4 to 3.6
 (zookeeper-jute): a file header of 16 bytes, then checksum, length, transaction and 'B' each.
@@ -15,7 +15,7 @@ CREATE, SET_DATA, MULTI, CREATE_2 = 1, 5, 14, 15
 
 
 class _Reader:
-    """Numbers and buffers, one after the other."""
+    """Reads numbers and buffers one after the other."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data, self.at = data, at
@@ -39,7 +39,7 @@ def states(data: bytes, topic: str) -> Iterator[tuple[int, int, int, int, int, s
         entry = _Reader(log.buffer())
         log.at += 1
         if not entry.data:
-            return  # the rest of the file is room for more
+            return  # the rest of the file is preallocated
         ms, kind = struct.unpack_from(">qi", entry.data, 20)
         entry.at = 32
         for path, version, value in _writes(entry, kind):

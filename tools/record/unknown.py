@@ -1,9 +1,9 @@
 """Messages in a folder of logs that no format of the reader knows, by their wording.
 
-    python -m record.unknown FOLDER     # of loggers that speak of replication; --all: of all
+    python -m record.unknown FOLDER     # of loggers about replication; --all: of all loggers
 
-For a new release: start its brokers (`record.eras`), and read what they print that no table has. A
-wording that the tables list as no news is marked with "-", one that they do not know with "!".
+For a new release: start its brokers (`record.eras`), and read the messages that no table has. A
+wording that the tables list as irrelevant is marked with "-", an unknown one with "!".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from isrlab.logs.reader.lines import LOGGERS, LineReader, form_of
 from isrlab.logs.reader.metadata.files import recognise
 
 SAMPLE = 300  # lines of a file, from which its layout is found
-# What differs from line to line: ids, partitions, numbers, lists of them.
+# Parts that differ from line to line: ids, partitions, numbers, lists of them.
 VARYING = (
     (re.compile(r"\b[\w-]{22}\b"), "ID"),
     (re.compile(r"[\w.]+-\d+\b"), "T-N"),

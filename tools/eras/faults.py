@@ -1,9 +1,9 @@
 """A recording's faults at their times in the engine: does it make the same ISR history?
 
-A recording says when a process was stopped, went on, was killed, shut down, and was ready again.
-The engine is told these times and nothing else; it has a clock and timers of its own. What is
-compared is each stored change of the ISR: the sequence exactly, the times within what the rule
-leaves open, for nobody records at which moment of its period a leader checks its followers.
+A recording has the times at which a process was paused, resumed, killed, shut down, and ready
+again. The engine gets only these times; it has its own clock and timers. All stored ISRs are
+compared: their sequence exactly, their times within the range that the rule allows, because the
+phase of a leader's periodic check is not recorded.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from isrlab.world import faults
 from isrlab.world.cluster import START_MS, Cluster
 from isrlab.world.frames import Request
 
-EVERY_MS = 200  # a record
+EVERY_MS = 200  # between two records
 SESSION_MS = 9_000
 REPLICAS = ((1, 2, 3), (1, 3, 2), (2, 1, 3))
-SLACK_MS = 1_500  # of a machine that does other things, too
-TOGETHER_MS = 3_000  # who of two returns first within this time is chance
+SLACK_MS = 1_500  # for delays of a busy machine
+TOGETHER_MS = 3_000  # two returns within this time may have either order
 
 
 class Change(NamedTuple):
-    """The stored ISR from `ts_ms` on, and who leads."""
+    """The stored ISR from `ts_ms` on, and the leader."""
 
     ts_ms: int
     isr: frozenset[int]
@@ -91,7 +91,7 @@ def _do(cluster: Cluster, done: Done) -> None:
 
 
 def without_repetition(states: list[Change]) -> list[Change]:
-    """Those that changed the ISR; replicas that come back at about one time come back at once."""
+    """The states that changed the ISR; returns at about the same time are one change."""
     kept: list[Change] = []
     for state in states:
         if kept and state.isr == kept[-1].isr:
@@ -106,11 +106,11 @@ def without_repetition(states: list[Change]) -> list[Change]:
 
 
 def window(recording: Recording, former: int, kafka: Change, engine: Change) -> tuple[int, int]:
-    """When this change may happen, as the rule behind it leaves open, ms from and to.
+    """The range of times (ms) in which the rule behind this change lets it happen.
 
-    A leader checks its followers each half lag limit (0.8: each lag limit). Where the controller
-    elects, `former` led: a session ends between two thirds of its length and the whole after the
-    fault. Who comes back does so when its process is up, and is there when the recorder sees it.
+    A leader checks its followers every half lag limit (0.8: every lag limit). If the controller
+    elects, `former` led before: a session ends between two thirds of its length and its full length
+    after the fault. A replica returns between the start of its process and the recorder's sight.
     """
     before = [d for d in recording.done if d.ts_ms <= engine.ts_ms + SLACK_MS and d.broker]
     if not before or before[-1].action in ("SIGCONT", "start"):

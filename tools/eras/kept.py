@@ -1,4 +1,4 @@
-"""A recording of `data/recordings/eras`: what was done, what was stored, what the brokers wrote."""
+"""A recording of `data/recordings/eras`: the actions, the stored states, the brokers' log lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUFFIX = ".tar.xz"
 
 
 class Done(NamedTuple):
-    """What was done to a broker (0: none), or seen."""
+    """An action on a broker (0: on none), or an observation."""
 
     ts_ms: int
     action: str
@@ -28,7 +28,7 @@ class Done(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A state of a partition, as ZooKeeper or the metadata log has it."""
+    """A state of a partition in ZooKeeper or the metadata log."""
 
     ts_ms: int
     partition: int
@@ -59,7 +59,7 @@ class Recording(NamedTuple):
 
 
 def names(suffix: str = "") -> list[str]:
-    """Of the recordings that are kept, oldest release first; `suffix` is "", "-trace" or both."""
+    """The names of the recordings, oldest release first; `suffix` is "", "-trace" or both."""
     found = [path.name.removesuffix(SUFFIX) for path in FOLDER.glob(f"*{suffix}{SUFFIX}")]
     return sorted(found, key=lambda name: (release(name.split("-")[0]), name))
 
@@ -75,9 +75,9 @@ def read(name: str) -> Recording:
 
 @cache
 def logs(name: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """What the reader makes of the brokers' logs: events in order, `detail` a dict; the unread."""
+    """The brokers' logs as read: events in order, with `detail` as a dict, and unread lines."""
     rows, unread = _read(read(name).files, "broker-")
-    # Of one moment: what the controller ordered comes before what the leader did
+    # At the same time, the controller's orders come before the leader's actions
     at = itemgetter("file", "line")
     return sorted(rows, key=lambda r: (r["ts_ms"], *_place(*at(r["detail"])))), unread
 
@@ -91,7 +91,7 @@ def _ms(text: str) -> int:
 
 
 def _stored(files: dict[str, bytes]) -> list[Stored]:
-    """By ZooKeeper's transaction log, or by the metadata log."""
+    """The stored states, from ZooKeeper's transaction log or the metadata log."""
     if "stored.csv" in files:
         rows = csv.DictReader(files["stored.csv"].decode().splitlines())
         numbers = Stored._fields[:-1]
@@ -113,7 +113,7 @@ def _leader(row: dict[str, Any]) -> int:
 def _read(
     files: dict[str, bytes], prefix: str
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The events of those files, and what was not read."""
+    """The events of those files, and the unread lines."""
     with TemporaryDirectory() as folder:
         for path, data in files.items():
             if path.startswith(prefix):

@@ -1,11 +1,11 @@
-"""What a real leader printed at TRACE, replayed through the engine's leader.
+"""The TRACE lines of a real leader, replayed through the engine's leader.
 
-The lines say when each fetch came and which offset it asked for, when the log had grown, when the
-leader looked at its followers, and what the controller answered. The engine's leader is told that
-and no more; from it must come the same high watermarks in the same order, and the same ISR changes.
+The lines show when each fetch came and which offset it asked for, when the log had grown, when the
+leader checked its followers, and the controller's answers. The engine's leader gets only these
+inputs, and must produce the same high watermarks in the same order, and the same ISR changes.
 
-A fetch that moves the high watermark prints that first and its position after it, and two threads
-may interleave: compared is the order of the high watermarks, not their place between fetches.
+A fetch that moves the high watermark logs that first and its own position afterwards, and threads
+may interleave, so only the order of the high watermarks is compared, not their place among fetches.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Leadership:
-    """One broker leading one partition in one epoch: what Kafka printed and what the engine did."""
+    """One broker that leads one partition in one epoch: Kafka's lines and the engine's results."""
 
     broker: int
     partition: int
@@ -68,18 +68,18 @@ def _concerns(row: Row, broker: int) -> bool:
 
 
 class Replay:
-    """The lines of one broker about one partition, in order; `leaderships` is what came of them."""
+    """Replays the lines of one broker about one partition, in order; `leaderships`: the results."""
 
     def __init__(
         self, version: str, lag_ms: int, replicas: tuple[int, ...], news_ms: int = 0
     ) -> None:
         self.version = KafkaVersion.of(version)
         self.lag_ms, self.replicas = lag_ms, replicas
-        self.news_ms = news_ms  # so much later than the controller's line does a broker know
-        self.news: list[Row] = []  # what it does not know yet
+        self.news_ms = news_ms  # how long after the controller's line a broker knows
+        self.news: list[Row] = []  # lines of which the broker does not know yet
         self.leaderships: list[Leadership] = []
         self.machine: Broker | None = None
-        self.order: Row | None = None  # the last LeaderAndIsr that it told of
+        self.order: Row | None = None  # the last LeaderAndIsr that it logged
         self.asked: list[m.AlterPartition] = []
         self.inactive: set[int] = set()
         self.epochs = dict.fromkeys(replicas, 0)  # of the brokers, as the metadata has them
@@ -132,7 +132,7 @@ class Replay:
             self.role and self.version.kraft and row["partition_epoch"] > self.role.partition_epoch
         ):
             self.step(self.order_of(row), row["ts_ms"])
-            self.on_isr_commit(row)  # the answer itself comes later, and no line tells of it
+            self.on_isr_commit(row)  # the answer itself comes later, and is not logged
 
     def order_of(self, row: Row) -> m.LeaderAndIsr:
         known = self.order or {}
@@ -161,12 +161,12 @@ class Replay:
         self.kafka_has(list(order.isr))
         self.step(order, row["ts_ms"])
         asked = self.machine.unanswered
-        if asked is not None:  # its answer, too, has come: up to 3.5 a smaller ISR is a new epoch
+        if asked is not None:  # its answer has also come: up to 3.5 a smaller ISR is a new epoch
             epochs = asked.leader_epoch, asked.partition_epoch + 1
             self.step(m.AlterPartitionResponse(asked.request, *epochs, asked.isr), row["ts_ms"])
 
     def mark_before(self, after: list[Row]) -> int:
-        """Where no line says it: what the first that looks at the high watermark has found."""
+        """The high watermark that the next line about it shows, for a step that logs none."""
         kinds = "high_watermark", "position"
         said = (r for r in after if r["kind"] in kinds and r["high_watermark"] is not None)
         first = next(said)
@@ -200,7 +200,7 @@ class Replay:
         self.step(fetch, row["ts_ms"])
 
     def grow(self, end: int, now_ms: int) -> None:
-        """The log has grown to this end: appended by its clients."""
+        """The log has grown to this end by clients' records."""
         assert self.machine is not None
         here = self.machine.log.log_end_offset
         if end > here:
@@ -213,7 +213,7 @@ class Replay:
         self.now.of_kafka.append(row["high_watermark"])
 
     def on_isr_shrink(self, row: Row) -> None:
-        """The leader looks at its followers; it must find the same ones missing."""
+        """The leader checks its followers; the engine must find the same ones out of sync."""
         before = len(self.asked)
         self.step(m.ExpireIsr(), row["ts_ms"])
         proposed = {frozenset(request.isr) for request in self.asked[before:]}
@@ -222,7 +222,7 @@ class Replay:
             self.now.differences.append(f"{row['ts_ms']} shrinks to {row['isr']}, engine: {found}")
 
     def on_isr_commit(self, row: Row) -> None:
-        """The controller's answer, where the engine waits for one."""
+        """The controller's answer, if the engine waits for one."""
         assert self.machine is not None and self.role is not None
         self.kafka_has(row["isr"])
         asked = self.machine.unanswered

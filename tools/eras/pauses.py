@@ -18,8 +18,8 @@ PARTITION = 0  # one of those that a leader checks at one time
 def waits(recording: kept.Recording) -> list[int]:
     """ms from each SIGSTOP to the next ISR without that broker, if it is the leader that stores it.
 
-    A session that ends although the broker has woken up may also take it out in its next pause:
-    that is the controller's doing, with a new leader epoch, and left out.
+    The controller may also remove a broker during its next pause, if a session ends although the
+    broker has resumed. That has a new leader epoch, and is left out.
     """
     states = [s for s in recording.stored if s.partition == PARTITION]
     found = []

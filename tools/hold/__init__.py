@@ -1,4 +1,4 @@
-"""Do the sentences of the notebooks hold, at other seeds, settings and releases?
+"""Checks whether the notebooks' sentences hold at other seeds, settings and releases.
 
 Theory of operation. A row of `data/hold/claims.toml` is a claim: the sentence as its notebook has
 it, a measure (a function of `measured.py`), and the range that the sentence claims: generations,

@@ -13,11 +13,11 @@ from hold import measured, results
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("names", nargs=-1)
-@click.option("--again", is_flag=True, help="Run also what is known.")
-@click.option("--sample", is_flag=True, help="One cell of each claim, nothing is kept.")
-@click.option("--most", type=int, help="Stop after so many cells; the next run goes on.")
+@click.option("--again", is_flag=True, help="Also run cells with stored results.")
+@click.option("--sample", is_flag=True, help="Run one cell of each claim, and store nothing.")
+@click.option("--most", type=int, help="Stop after this many cells; the next run continues.")
 def main(names: tuple[str, ...], again: bool, sample: bool, most: int | None) -> None:
-    """Run the notebooks' claims (of those whose name or number is given) over their ranges.
+    """Run the claims of notebooks, all or those with a given name or number, over their ranges.
 
     \b
     make hold ARGS="02 isr_churn"
@@ -59,7 +59,7 @@ def _is_meant(claim: table.Claim, names: tuple[str, ...]) -> bool:
 
 
 def _sampled(chosen: list[table.Claim]) -> int:
-    """How many claims do not hold in the cell that is picked of them."""
+    """Run one cell of each claim; returns how many claims do not hold there."""
     broken = 0
     for claim, cell, held in measured.sample(chosen):
         broken += not held

@@ -21,7 +21,7 @@ NOTEBOOKS = ROOT / "notebooks"
 
 
 class Claim(msgspec.Struct, forbid_unknown_fields=True):
-    """A sentence with its range; `quote`, if the notebook says it in other words."""
+    """A sentence with its range; `quote`: the notebook's own words, if they differ."""
 
     notebook: str  # its name without the number
     says: str
@@ -50,12 +50,12 @@ class Cell(NamedTuple):
     seed: int  # 0 where nothing is drawn
 
     def key(self, claim: Claim) -> str:
-        """What its result is kept under: all that decides it, and not how it is judged."""
+        """The key of the result: all that determines it, but not how it is judged."""
         return json.dumps([claim.measure, self.version, self.values, self.seed], sort_keys=True)
 
 
 def read(path: Path = FOLDER / "claims.toml") -> list[Claim]:
-    """All claims, in order. Raises ValueError for a row that is none."""
+    """All claims, in order. Raises ValueError for an invalid row."""
     rows = tomllib.loads(path.read_text("utf-8"))["claim"]
     claims = [msgspec.convert(row, Claim) for row in rows]
     for claim in claims:
@@ -69,7 +69,7 @@ def read(path: Path = FOLDER / "claims.toml") -> list[Claim]:
 
 
 def generations(claim: Claim) -> list[str]:
-    """The names of those that a claim covers; one without a name if it names none."""
+    """The names of the generations that a claim covers; [""] if it names none."""
     if not claim.versions:
         return [""]
     first, last = (GENERATIONS.index(KafkaVersion.of(name)) for name in claim.versions)
@@ -94,7 +94,7 @@ def cells(claim: Claim) -> Iterator[Cell]:
 
 
 def path_of(notebook: str) -> Path:
-    """Its file, whatever its number. Raises ValueError."""
+    """The file of a notebook, whatever its number. Raises ValueError unless there is one."""
     found = [p for p in NOTEBOOKS.glob("*.ipynb") if p.stem.partition("_")[2] == notebook]
     if len(found) != 1:
         raise ValueError(f"{len(found)} notebooks are called {notebook!r}")
@@ -102,7 +102,7 @@ def path_of(notebook: str) -> Path:
 
 
 def text_of(notebook: str) -> str:
-    """Prose and printed outputs of a notebook, with single spaces and without marks."""
+    """The prose and printed outputs of a notebook, with single spaces and without markup."""
     notebook_read = nbformat.read(path_of(notebook), as_version=4)
     parts = [c.source for c in notebook_read.cells if c.cell_type == "markdown"]
     parts += [
@@ -112,5 +112,5 @@ def text_of(notebook: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Words without emphasis, targets of links, and line ends."""
+    """Text without emphasis, link targets and line breaks."""
     return " ".join(re.sub(r"\]\([^)]*\)|[*`\[\]]", "", text).split())

@@ -1,6 +1,6 @@
-"""What is measured: a function for each row's `measure`, of a generation and the row's values.
+"""The measures: a function for each row's `measure`, of a generation and the row's values.
 
-Results are what JSON can hold. The engine draws nothing; a fleet is given its seed.
+Results are JSON values. The engine is deterministic; a fleet gets its seed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def measured(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def measure(name: str, cell: Cell) -> Any:
-    """Raises KeyError for a measure that is none."""
+    """The result of a measure in a cell. Raises KeyError for an unknown measure."""
     named = {"version": cell.version} if cell.version else {}
     seeds = {"seed": cell.seed} if cell.seed else {}
     return MEASURES[name](**named, **cell.values, **seeds)
@@ -83,7 +83,7 @@ def sample(claims: Iterable[Claim], most_cells: int = 12) -> Iterator[tuple[Clai
 
 @measured
 def follower_knows_ms(version: str, wait_ms: int, latency_ms: int) -> int:
-    """After its leader, of a high watermark, with an idle producer."""
+    """How long after its leader a follower knows a high watermark, with an idle producer."""
     head = f"partition replicas=1,2 replica.fetch.wait.max.ms={wait_ms} latency={latency_ms}"
     text = f"{head}\nadvance 1s\nproduce 1 m1\nadvance {3 * wait_ms + 1_000}ms"
     run = scenario.play(text, version=version)
@@ -92,7 +92,7 @@ def follower_knows_ms(version: str, wait_ms: int, latency_ms: int) -> int:
 
 @measured
 def behind_while_busy(version: str) -> list[int]:
-    """Records between leader's and follower's high watermark, at the end of each round."""
+    """How many records a follower's high watermark is behind, at the end of each round."""
     busy = scenario.play(scenario.read("sync_cycle_busy"), version=version)
     disks = [busy.at(f"Round {number}").disks for number in (1, 2, 3)]
     return [each[1].high_watermark - each[2].high_watermark for each in disks]
@@ -100,14 +100,14 @@ def behind_while_busy(version: str) -> list[int]:
 
 @measured
 def stopped_follower(version: str) -> dict[str, bool]:
-    """Whether m8 is refused before the follower that has stopped is out."""
+    """Whether m8 is refused before the stopped follower has left the ISR."""
     printed = scenario.play(scenario.read("three_replicas"), version=version).blocks[-1].printed
     refused, out = (printed.find(text) for text in ("m8 refused", "asks for isr"))
     return {"refused_first": 0 <= refused < out, "acknowledged": "m8 acknowledged" in printed}
 
 
 def _evictions(version: str, lag_s: float, samples: int) -> list[float]:
-    """In lag limits, of stalls begun at moments spread over the period of the check."""
+    """Times to eviction in lag limits, for stalls that begin at phases spread over the check."""
     known, lag_ms = KafkaVersion.of(version), round(lag_s * 1000)
     period_ms = lag_ms // known.isr_checks_per_lag_time
     stall = leaving_the_isr.STALL.replace(
@@ -123,14 +123,14 @@ def _evictions(version: str, lag_s: float, samples: int) -> list[float]:
 
 @measured
 def evicted_after(version: str, lag_s: float, samples: int) -> dict[str, float]:
-    """From a stall to the smaller ISR, in lag limits: least and most."""
+    """The shortest and longest time from a stall to the smaller ISR, in lag limits."""
     times = _evictions(version, lag_s, samples)
     return {"least": round(min(times), 3), "most": round(max(times), 3)}
 
 
 @measured
 def hidden_until_election_s(version: str) -> float:
-    """From the election to the shrink, of a follower that has hung unnoticed; -1: before it."""
+    """The time from the election to the shrink of a follower that hung unnoticed; -1: earlier."""
     run = scenario.play(scenario.read("hidden_follower"), version=version)
     return max(-1, membership.spans(run)[1].start_s - 601)
 
@@ -145,7 +145,7 @@ def joins_at(version: str) -> dict[str, int]:
 
 @measured
 def copying(version: str, rate: int, fetch_bytes: int) -> dict[str, float]:
-    """ms that a produce with acks=all waits while a new replica copies."""
+    """How long (ms) a produce with acks=all waits while a new replica copies."""
     text = scenario.read("new_replica").replace("fetch.max.bytes=10240",
                                                 f"fetch.max.bytes={fetch_bytes}")  # fmt: skip
     run = scenario.play(
@@ -184,7 +184,7 @@ def flaps(version: str, rate: int, latency_ms: int, lag_s: int, repaired: bool) 
 
 
 def _with(name: str, given: Mapping[str, str]) -> str:
-    """A scenario with other words. Raises ValueError for words that it has not."""
+    """A scenario with words replaced. Raises ValueError for words that it does not contain."""
     text = scenario.read(name)
     for old, new in given.items():
         if old not in text:
@@ -198,7 +198,7 @@ def _with(name: str, given: Mapping[str, str]) -> str:
 
 @measured
 def heard_after_ms(version: str, load: str) -> dict[str, float]:
-    """From the stored ISR until every broker knows: least and most, of single changes or churn."""
+    """The shortest and longest time from the stored ISR until every broker knows it."""
     if load.startswith("churn"):
         waits = telling_the_cluster.churn_delays(version, int(load.split()[1]))
     else:
@@ -208,7 +208,7 @@ def heard_after_ms(version: str, load: str) -> dict[str, float]:
 
 @measured
 def leaders_that_wait(version: str) -> list[str]:
-    """The issues in which a leader waits for ever."""
+    """The issues in which a leader waits forever."""
     rows = telling_the_cluster.waits([version])
     return [row["issue"].partition(":")[0] for row in rows if row[version] == "waits"]
 
@@ -218,7 +218,7 @@ def leaders_that_wait(version: str) -> list[str]:
 
 @measured
 def scanned(version: str, interval: int) -> dict[str, float]:
-    """Batches read until an offset is found, with the index and without."""
+    """How many batches are read to find an offset, with the index and without."""
     lengths = reading_a_log.scan_lengths(
         reading_a_log.twenty_batches(version, interval).segments[0]
     )
@@ -230,7 +230,7 @@ def scanned(version: str, interval: int) -> dict[str, float]:
 
 @measured
 def broken(version: str) -> dict[str, str]:
-    """The word of each schedule of notebook 07 that does not end safe."""
+    """The outcome of each schedule of notebook 07 that does not end safe."""
     words = {
         label: scenario.play(text, version=version).outcome.word
         for label, text in data_loss.in_every_version().items()
@@ -240,14 +240,14 @@ def broken(version: str) -> dict[str, str]:
 
 @measured
 def lost_by_settings(version: str) -> list[str]:
-    """The words of all schedules under all settings of acks and min.insync.replicas."""
+    """The outcomes of all schedules under all settings of acks and min.insync.replicas."""
     rows = data_loss.by_settings(version).values()
     return sorted({word for row in rows for word in row.values()})
 
 
 @measured
 def failures_that_lose(version: str, acks: str, least: int) -> int:
-    """Of eight."""
+    """How many of eight failures lose records."""
     words = (last_replica_standing.word(last_replica_standing.trial(version, acks, least, failure))
              for failure in last_replica_standing.FAILURES)  # fmt: skip
     return sum("lost" in word for word in words)
@@ -255,7 +255,7 @@ def failures_that_lose(version: str, acks: str, least: int) -> int:
 
 @measured
 def outages_without_leader(version: str, session_s: int, lag_s: int) -> int:
-    """Lengths of an outage, 5 to 70 s, after which no replica may lead."""
+    """How many lengths of an outage, of 5 to 70 s, leave no replica that may lead."""
     outages = last_replica_standing.OUTAGES_S
     runs = (last_replica_standing.outage(version, session_s, lag_s, s) for s in outages)
     return sum(run.outcome.word == "offline" for run in runs)
@@ -263,7 +263,7 @@ def outages_without_leader(version: str, session_s: int, lag_s: int) -> int:
 
 @measured
 def reassigned_losses(version: str, repair: str) -> int:
-    """Of the six schedules of notebook 10 those that lose acknowledged records."""
+    """How many of the six schedules of notebook 10 lose acknowledged records."""
     known = KafkaVersion.of(version)
     if repair:
         known = known.with_(**data_loss_today.REPAIRS[repair])
@@ -272,7 +272,7 @@ def reassigned_losses(version: str, repair: str) -> int:
 
 @measured
 def random_losses(version: str, repair: str, seed: int) -> int:
-    """Of 150 random schedules those that lose; seeds 0 to 149, 150 to 299 and so on."""
+    """How many of 150 random schedules lose records; seeds 0 to 149, 150 to 299 and so on."""
     known = KafkaVersion.of(version)
     if repair:
         known = known.with_(**data_loss_today.REPAIRS[repair])
@@ -392,7 +392,7 @@ def kraft_less_zookeeper(brokers: int, partitions: int, failures: int, seed: int
 
 @measured
 def knows_after_ms(version: str, gap_ms: int, latency_ms: int, wait_ms: int) -> int:
-    """After its leader, of a high watermark, while a record comes every `gap_ms`: the longest."""
+    """The longest time until a follower knows a high watermark, with a record every `gap_ms`."""
     head = f"partition replicas=1,2 latency={latency_ms} replica.fetch.wait.max.ms={wait_ms}\n"
     steady = head + f"produce 1 count=1\nadvance {gap_ms}ms\n" * 6
     run = scenario.play(steady, version=version)
@@ -401,7 +401,7 @@ def knows_after_ms(version: str, gap_ms: int, latency_ms: int, wait_ms: int) -> 
 
 @measured
 def touches(digits: int, tick_ms: int, seed: int) -> dict[str, int]:
-    """Of a task with a random timeout, and the wheels it begins in; how early it runs, in ms."""
+    """The moves of a task with a random timeout, its first wheel, and how early it runs (ms)."""
     delay_ms = random.Random(seed).randrange(10 ** (digits - 1), 10**digits)
     moves = parked_fetches.moves_of(delay_ms, tick_ms=tick_ms)
     return {"count": len(moves), "wheels": moves[0].target[0] + 1 if moves[0].target else 0,
@@ -415,8 +415,8 @@ def touches(digits: int, tick_ms: int, seed: int) -> dict[str, int]:
 def bursts_as_predicted(
     version: str, trouble: str, burst_records: int, burst_share: float, seed: int
 ) -> dict[str, int]:
-    """Bursts alone on a link: evictions though behind for less than the limit, and none though
-    behind for one and a half limits; and how many there were of each."""
+    """For bursts alone on a link: evictions predicted to be behind for less than the limit, and
+    missing ones above one and a half limits; and how many bursts there were of each kind."""
     config = isr_churn.troubled(
         isr_churn.SMALL.with_(
             version=version, minutes=30, load="together", burst_every_s=300,
@@ -437,7 +437,7 @@ def bursts_as_predicted(
 def move_over_formula(
     version: str, mb_per_s: int, batch: int, backlog_records: int, seed: int
 ) -> float:
-    """How long nine partitions take to move under a throttle, by the formula's time."""
+    """The time that nine partitions take to move under a throttle, divided by the formula's."""
     small = moving_partitions.SMALL.with_(
         version=version, backlog_records=backlog_records, seed=seed
     )
@@ -468,7 +468,7 @@ def evicted_beside_a_hot_partition(
 def evicted_in_trouble(
     version: str, role: str, stall_s: float, brokers: int, seed: int
 ) -> dict[str, int]:
-    """Evictions by the leader, or of the follower, that was stalled then, and all others."""
+    """Evictions by (or of) the broker that was stalled at the time, and all others."""
     small = stalls.SMALL.with_(version=version, brokers=brokers, minutes=20, seed=seed)
     config = stalls.in_trouble(small, role, stall_s, 600)
     times = {(t.broker, t.from_ms, t.to_ms + config.lag_time_ms)
@@ -489,7 +489,7 @@ def _recordings() -> list[rules.FaultRecording]:
 
 @measured
 def paged(for_s: float, every_s: float) -> dict[str, int]:
-    """What all rules that page did on every recording: for nothing, and grave faults missed."""
+    """Pages for nothing and missed grave faults of all rules that page, over all recordings."""
     row = rules.judged(_recordings(), for_s, every_s).iloc[-1]
     missed = next(value for name, value in row.items() if str(name).startswith("grave"))
     return {"for_nothing": int(row["pages for nothing"]), "grave_missed": int(missed)}
@@ -497,7 +497,7 @@ def paged(for_s: float, every_s: float) -> dict[str, int]:
 
 @measured
 def always_one_fetch_behind(version: str, latency_ms: int, share: float, lag_s: float) -> bool:
-    """Whether such a follower is evicted; a record comes every `share` of a round of fetching."""
+    """Whether a lagging follower is evicted, with a record every `share` of a round trip."""
     text = (
         f"partition replicas=1,2 latency={latency_ms}ms replica.lag.time.max.ms={lag_s}s\n"
         f"produce 1 acks=1 every={2 * share * latency_ms:.0f}ms for={4 * lag_s:g}s"
@@ -507,8 +507,8 @@ def always_one_fetch_behind(version: str, latency_ms: int, share: float, lag_s: 
 
 @measured
 def shrinks_changed(version: str, check: str, partitions: int, limit_s: int, seed: int) -> float:
-    """Three times the change of a check of notebook 20 less that of the next seed: evictions in
-    percent of this seed's."""
+    """Three times the change by a check of notebook 20 minus the change by the next seed, of
+    evictions, in percent of this seed's."""
     base = FleetConfig(
         version=version, partitions=partitions, minutes=60, seed=seed, burst_every_s=600,
         stall_every_s=600, replica_lag_time_max_ms=limit_s * 1000,

@@ -1,7 +1,7 @@
-"""What the cells gave, and what that makes of the claims.
+"""The stored results of cells, and the verdicts on claims.
 
-`results.jsonl.xz` is all that is known, sorted; `running.jsonl` is a journal: each result is added
-to it as it comes, and it is gone when all is folded into the other.
+`results.jsonl.xz` has all results, sorted; `running.jsonl` is a journal of new results, which is
+deleted once they have been folded into the first file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Store:
         text = lzma.decompress(self._whole.read_bytes()).decode() if self._whole.exists() else ""
         text += self._journal.read_text("utf-8") if self._journal.exists() else ""
         for line in text.splitlines(keepends=True):
-            if line.endswith("\n"):  # a journal may end in half a line
+            if line.endswith("\n"):  # a journal may end within a line
                 key, result = json.loads(line)
                 self.known[key] = result
 
@@ -51,7 +51,7 @@ class Store:
             file.write(json.dumps([key, result]) + "\n")
 
     def fold(self, claims: Iterable[Claim]) -> None:
-        """One file again, without what no claim asks for any more."""
+        """Fold the journal into the other file, without results that no claim needs any more."""
         keys = dict.fromkeys(sorted(cell.key(claim) for claim in claims for cell in cells(claim)))
         lines = [json.dumps([key, self.known[key]]) for key in keys if key in self.known]
         self._whole.write_bytes(lzma.compress("".join(f"{x}\n" for x in lines).encode()))
@@ -84,7 +84,7 @@ class Verdict(NamedTuple):
         return "breaks" if self.broken else "holds"
 
     def where(self) -> str:
-        """In which settings it breaks: what differs from the notebook's is named."""
+        """The settings in which it breaks, by their differences from the notebook's."""
         base = {name: those[0] for name, those in self.claim.values.items()}
         texts = []
         for each in self.broken[:MOST_NAMED]:
@@ -95,7 +95,7 @@ class Verdict(NamedTuple):
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """From one value to another, which cover the median of what they are drawn from in 95 %."""
+    """Two of the values, which enclose the median of their distribution with 95 % confidence."""
     ordered, count = sorted(values), len(values)
     outside, place = 0.0, 0
     while outside + 2 * comb(count, place) / 2**count <= 0.05:
@@ -107,7 +107,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def holds(claim: Claim, cell: Cell, results: Sequence[Any]) -> bool:
-    """Whether what the claim says is true of these: one result, or those of all seeds."""
+    """Whether the claim is true of one result, or of the results of all seeds."""
     names = {**cell.values, "version": cell.version, "abs": abs, "len": len, "set": set,
              "max": max, "min": min, "all": all}  # fmt: skip
     if claim.holds:
@@ -118,7 +118,7 @@ def holds(claim: Claim, cell: Cell, results: Sequence[Any]) -> bool:
 
 
 def _true(text: str, names: dict[str, Any]) -> bool:
-    """An expression of the table, which is a file of this project."""
+    """Evaluate an expression of the table, which is trusted: it is a file of this project."""
     return bool(eval(text, {"__builtins__": {}}, names))
 
 
@@ -127,7 +127,7 @@ def _spaced(result: Any) -> Any:
 
 
 def judge(claim: Claim, known: Mapping[str, Any]) -> Verdict:
-    """What the results that are known make of a claim."""
+    """The verdict on a claim by its stored results."""
     groups: dict[str, list[Cell]] = {}
     for cell in cells(claim):
         groups.setdefault(json.dumps([cell.version, cell.values]), []).append(cell)

@@ -2,9 +2,9 @@
 
     python benchmarks/a_day.py FOLDER [MASTER]     such as spark://host:7077; default: local[*]
 
-FOLDER is one that driver and workers see. Each leader of each run is a task with a file of its own;
-after an interruption the same command goes on with those that are missing. What the day had by hour
-and by broker goes to `data/fleet_day`.
+Driver and workers must see FOLDER. Each leader of each run is a task with its own file; after an
+interruption the same command runs only the missing ones. The counts by hour and by broker go to
+`data/fleet_day`.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ RUNS = [
 ]  # fmt: skip
 DATA = Path(__file__).parent.parent / "data" / "fleet_day"
 BACK_S = (0.1, 1, 3, 10, 30, 100)
-AFTER_MS = 60_000  # a trouble can be the cause of an eviction until so long after its end
+AFTER_MS = 60_000  # a fault can cause an eviction until this long after its end
 
 
 def within(ts_ms: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Which moments lie in one of some times that are apart, bool[n]."""
+    """Which moments lie in one of several disjoint intervals, bool[n]."""
     place = np.searchsorted(starts, ts_ms, "right") - 1
     return (place >= 0) & (ts_ms < np.append(ends, 0)[place])
 
 
 def evictions(moves: pd.DataFrame) -> pd.DataFrame:
-    """Each eviction with its hour, its trouble, and for how long the replica was out."""
+    """Each eviction with its hour, its cause, and how long the replica was out."""
     order = moves.sort_values(["run", "partition", "replica", "ts_ms"])
     until = order.groupby(["run", "partition", "replica"])["ts_ms"].shift(-1)
     left = order.assign(out_s=(until.fillna(DAY.duration_ms) - order["ts_ms"]) / 1000)
@@ -59,7 +59,7 @@ def evictions(moves: pd.DataFrame) -> pd.DataFrame:
 
 
 def counted(left: pd.DataFrame, key: str) -> pd.DataFrame:
-    """Evictions by run, `key` and trouble, and how many of them were back within `BACK_S`."""
+    """Evictions by run, `key` and cause, and how many replicas were back within `BACK_S`."""
     rows = left.groupby(["run", key, "trouble"])["out_s"]
     table = pd.DataFrame({"evictions": rows.size(), "out_s": rows.sum().round().astype(int)})
     for seconds in BACK_S:

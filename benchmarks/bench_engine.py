@@ -2,7 +2,7 @@
 
     make bench, or: python benchmarks/bench_engine.py [--long]
 
-The log is started anew every 100 records, as scenarios are short; the generations are compared.
+A new log begins every 100 records, because scenarios are short. All generations are compared.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def leader(version: KafkaVersion) -> Broker:
 
 
 def steps_per_second(version: KafkaVersion, seconds: float) -> float:
-    """Produce and fetch for so long; every step is one call of `step`."""
+    """Produce and fetch for `seconds`; a step is one call of `step`."""
     fresh = leader(version)
     count, begin = 0, time.perf_counter()
     while time.perf_counter() - begin < seconds:

@@ -2,9 +2,9 @@
 
 Run it by `make bench`; a day of a large fleet is `a_day.py`. A *partition-fetch* is one partition
 in one fetch request; SimPy and plain Python look at it each time, the kernel only where there is
-something new. One core means processor time. What must not share a process with anything else
-(memory, Spark with one and two cores) runs in a process of its own: this file again, with `--part`.
-Nothing here passes or fails; it prints.
+something new. One core means processor time. Measurements that need a process of their own (memory,
+Spark with one and two cores) run this file again, with `--part`. Nothing passes or fails here; the
+figures are printed.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def in_own_process(part: str, argument: int) -> Figures:
-    """The figures of a part that runs alone in a process."""
+    """The figures of a part, run alone in a process."""
     command = [sys.executable, __file__, "--part", part, str(argument)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -128,7 +128,7 @@ def compare() -> None:
 
 
 def _each(config: FleetConfig, arrivals: Arrivals, models: tuple[type, ...]) -> list[Timed]:
-    """One round: the kernel, C (the kernel again where no C compiler is), the models."""
+    """One round: the kernel, C (the kernel again without a C compiler), the models."""
     runs = [by_kernel(config, arrivals), (by_c if c_library() else by_kernel)(config, arrivals)]
     return runs + [by_python(kind, config, arrivals) for kind in models]
 
@@ -167,7 +167,7 @@ def grow() -> None:
 
 
 def part_grow(partitions: int) -> Figures:
-    """All cells of one fleet in this process; the mean over as many seeds as fill some seconds."""
+    """All cells of one fleet in this process; the mean over enough seeds for some seconds."""
     run_cell(SMALL, 1)
     brokers = max(3, round(partitions / PARTITIONS_OF_A_BROKER))
     config = FleetConfig(partitions=partitions, brokers=brokers, minutes=GROWING_MINUTES)
@@ -212,7 +212,7 @@ def print_spark(seen: Figures) -> None:
 
 
 def part_spark(cores: int) -> Figures:
-    """Start Spark, start workers on almost nothing, then run; all in seconds of the wall clock."""
+    """Start Spark, start workers with an almost empty job, then run; all in s of wall time."""
     began = time.perf_counter()
     spark = session(master=f"local[{cores}]")
     spark.range(1).count()
@@ -237,7 +237,7 @@ def part_spark(cores: int) -> Figures:
 
 
 def _memory(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The largest memory that this worker has had, once for each of its batches."""
+    """The peak memory of this worker, once for each of its batches."""
     for _ in batches:
         yield pa.RecordBatch.from_pydict({"mb": [peak_mb()]})
 

@@ -1,12 +1,12 @@
-"""How fast logs are read, against a plain script that takes out the ISR lines and nothing else.
+"""How fast logs are read, compared with a plain script that extracts only the ISR lines.
 
     python benchmarks/bench_logs.py [megabytes]     (50, then 500)
 
-The logs are a recording, again and again, each time a day later and with topics of that day (else
-its epochs would go back, as after a loss): starts and failures, in which every eighth line tells an
-event; and the same without these lines but those of ISRs, as most logs are. All are timed in a
-process of their own, start included. Ratios are of wall time, and of processor time, which depends
-less on what else the machine does. The answer of `logs` is timed as well.
+The logs repeat a recording, each time a day later and with topics of that day (otherwise its epochs
+would go back, as after a loss): starts and failures, in which every eighth line is an event; and
+the same with no other event lines than those of ISRs, like most logs. Each is timed in its own
+process, start included. Ratios are of wall time, and of processor time, which depends less on the
+machine's other load. The answer of `logs` is timed as well.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ MEMORY = "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_max
 
 
 def without_events(path: Path, data: bytes) -> bytes:
-    """A log without the lines that tell an event, but with those that name an ISR."""
+    """A log without event lines, except those that name an ISR."""
     events = read_local(path).events["detail"].to_pylist()
     numbers = {int(dict(detail)["line"]) for detail in events}
     lines = enumerate(data.splitlines(keepends=True), start=1)
@@ -62,7 +62,7 @@ def without_events(path: Path, data: bytes) -> bytes:
 
 
 def build(root: Path, megabytes: int, *, has_events: bool) -> None:
-    """Write so many MB of logs: of every broker its server, controller and state-change log."""
+    """Write `megabytes` of logs: the server, controller and state-change logs of every broker."""
     originals = {path: path.read_bytes() for path in folder(RELEASE).rglob("*.log")}
     if not has_events:
         originals = {path: without_events(path, data) for path, data in originals.items()}
@@ -88,7 +88,7 @@ def processor_s() -> float:
 
 
 def timed(script: str, root: Path) -> tuple[float, float, str, str]:
-    """Seconds by the wall, of the processor, what it printed, and its most memory in MB."""
+    """Wall time (s), processor time (s), what it printed, and its peak memory (MB)."""
     started, used_s = time.perf_counter(), processor_s()
     printed = subprocess.run(
         [sys.executable, "-c", script + MEMORY, str(root)],
@@ -103,7 +103,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as temporary:
             root = Path(temporary)
             build(root, megabytes, has_events=has_events)
-            timed(PLAIN, root)  # the files are in memory then
+            timed(PLAIN, root)  # so that the files are in memory
             plain_s, plain_cpu_s, found, _ = timed(PLAIN, root)
             ours_s, ours_cpu_s, events, memory = timed(OURS, root)
             answer_s, answer_cpu_s, says, most = timed(ANSWER, root)

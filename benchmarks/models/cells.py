@@ -1,6 +1,6 @@
-"""One cell of a fleet by each of several implementations, timed on the processor's clock.
+"""One cell of a fleet in each of several implementations, timed in processor time.
 
-Each gives the same events and the same latencies, or the comparison is void.
+All must give the same events and the same latencies, or the comparison is void.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ C_RULES = (  # in the order of `Rules` in cell.c
 
 
 class Timed(NamedTuple):
-    """What a run took and did."""
+    """The time of a run, and its results."""
 
     seconds: float
     partition_fetches: int

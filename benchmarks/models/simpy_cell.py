@@ -1,9 +1,9 @@
 """The fleet's cell written for SimPy: a process for each fetcher thread, for producers, for expiry.
 
-It is what one would write in an afternoon: processes that wait for timeouts and events, and plain
-Python between them. The bookkeeping of a partition is that of the naive fleet; a fetch looks at
-every partition it covers. Things of one millisecond are put in order by a fraction of it, so the
-events are those of the kernel, row by row.
+It is a straightforward model: processes that wait for timeouts and events, and plain Python between
+them. The bookkeeping of a partition is that of the naive fleet; a fetch looks at every partition it
+covers. Events in the same millisecond are ordered by a fraction of it, so that they match those of
+the kernel, row by row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SimpyCell(NaiveCell):
     def run(self, until_ms, first_tick_ms):
         """All rows, in the kernel's order of columns."""
         self.env = simpy.Environment()
-        self.wanted = [None] * len(self.threads)  # what a parked fetch waits for
+        self.wanted = [None] * len(self.threads)  # the event that a parked fetch waits for
         self.covers = [self._covered(number) for number in range(len(self.threads))]
         self.env.process(self._produce())
         self.env.process(self._expire(first_tick_ms))
@@ -67,7 +67,7 @@ class SimpyCell(NaiveCell):
             now += period
 
     def _fetch(self, number):
-        """One fetcher thread: fetch, perhaps wait, receive and write, for ever."""
+        """One fetcher thread: fetch, perhaps wait, receive and write, forever."""
         turn = _FETCH + number * _THREAD
         latency, wait = self.settings["latency_ms"], self.settings["wait_ms"]
         now = latency

@@ -1,4 +1,4 @@
-"""What all tests share: Spark, `--rewrite`, nbval, figures, and the order of the tests."""
+"""Shared by all tests: Spark, `--rewrite`, nbval, figures, and the order of the tests."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from isrlab.java import JavaMissingError
 
 collect_ignore_glob = ["notebooks/*"]  # small notebooks for the report's tests; some are broken
 matplotlib.use("Agg")
-# Functions that `make check` leaves out: all beyond those that together take CHECK_S.
+# `make check` runs the quickest functions, up to CHECK_S together, and leaves out the others.
 SLOW = Path(__file__).with_name("slow.txt")
 CHECK_S = 70  # seconds of processor time, half as many in two processes
 SHARED = {"spark", "chromium", "made", "wheel"}  # fixtures that make whichever test is first wait
-CORE = "test_scenarios.py::test_scenario_prints_what_it_says"  # not left out, whatever it takes
+CORE = "test_scenarios.py::test_scenario_prints_what_it_says"  # never left out
 
 
 # Hypothesis mixes the constants of all local modules that happen to be imported into its draws, so
@@ -44,8 +44,8 @@ def pytest_addoption(parser):
 def pytest_configure():
     """Let nbval run cells as JupyterLab does.
 
-    It asks for cells to be left out of the history; IPython then takes no notice of the semicolon
-    that hides a cell's value, and what is stored never equals what is computed.
+    It runs cells without history; IPython then ignores the semicolon that hides a cell's value, so
+    computed outputs never equal stored ones.
     """
 
     def execute_cell_input(kernel, source, allow_stdin=None):
@@ -55,14 +55,14 @@ def pytest_configure():
 
 
 def pytest_collection_modifyitems(config, items):
-    """What takes long goes last; with several processes (-n) first, as they then end together."""
+    """Run slow tests last or, with several processes (-n), first, so that these end together."""
     in_processes = config.getoption("numprocesses", None) or hasattr(config, "workerinput")
     slow = set(SLOW.read_text(encoding="utf-8").splitlines())
     items.sort(key=lambda item: _length(item, slow), reverse=bool(in_processes))
 
 
 def _length(item, slow: set[str]) -> int:
-    """0 quick, 1 slow, 2 on Spark; marks as slow what is."""
+    """0 quick, 1 slow, 2 on Spark; also marks slow tests as slow."""
     fixtures = getattr(item, "fixturenames", ())  # a cell of a notebook has none
     on_spark = "spark" in fixtures
     if SHARED & {*fixtures} or item.path.suffix == ".ipynb" or _function(item.nodeid) in slow:
@@ -76,7 +76,7 @@ def _function(node: str) -> str:
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Stores which functions are slow, in the time of this run, if that is asked for."""
+    """Store which functions were slow in this run, if an option asks for that."""
     if not config.getoption("--store-slow"):
         return
     seconds = Counter()

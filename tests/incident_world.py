@@ -1,8 +1,8 @@
 """Incidents of a simulated cluster, of all kinds, written as the logs of every broker.
 
-What happens to ISRs comes from the fleet, with the trouble given at a known time; what processes,
-sessions and disks say of it are the examples of signs.txt, with broker and time put in. One seed
-makes one incident: kind, release, time, broker, clocks apart or not, a log missing or not.
+ISR changes come from the fleet, with a fault at a known time; lines of processes, sessions and
+disks are the examples of signs.txt with broker and time filled in. One seed makes one incident:
+kind, release, time, broker, clock skew or none, a missing log or none.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ START_MS = 1_790_000_000_000
 MINUTES = 5
 RELEASES = ("0.8.2", "0.10.2", "1.1", "2.4", "2.8", "3.4", "3.9", "4.1")
 ASSIGNED = "1,2,3 2,3,1 3,1,2 1,3,2 2,1,3 3,2,1"
-EVERY_MS = 10_000  # a broker says something at least so often
+EVERY_MS = 10_000  # a broker logs a line at least this often
 TOPIC = "load"
-DROPPED = 0.3  # of the lines
+DROPPED = 0.3  # the share of lines
 SPOILT = ("", "missing", "clock", "dropped")
 
 
 @dataclass
 class Scene:
-    """One incident: what is given to the fleet, who says what when, and the truth."""
+    """One incident: the input of the fleet, further log lines, and the truth."""
 
     kind: str
     release: str
@@ -114,7 +114,7 @@ def _down(scene: Scene, what: str, *, comes_back: bool, in_order: bool = False) 
 
 
 def _refused(scene: Scene, at_s: int) -> None:
-    """The others cannot connect to a process that is not there."""
+    """Other brokers cannot connect to a process that does not run."""
     for broker in scene.others:
         fetcher = f"[ReplicaFetcherThread-0-{scene.broker}], Error in fetch Name: FetchRequest;"
         text = f"{fetcher} Possible cause: java.nio.channels.ClosedChannelException"
@@ -256,7 +256,7 @@ def write_logs(scene: Scene, folder: Path, seed: int) -> None:
 
 
 def spoil(folder: Path, how: str, seed: int) -> None:
-    """Make logs worse: a broker's is `missing`, its `clock` is apart, lines are `dropped`."""
+    """Spoil logs: a broker's is `missing`, its `clock` is off, or lines are `dropped`."""
     rng = random.Random(seed)
     victim = folder / f"broker-{rng.choice((1, 2, 3))}"
     if how == "missing":
@@ -282,7 +282,7 @@ def _is_gone(scene: Scene, broker: int, ms: int) -> bool:
 
 
 def _events(scene: Scene) -> Iterator[dict]:
-    """What leaders do, and the first state of each partition."""
+    """The events of leaders, and the first state of each partition."""
     for partition, text in enumerate(ASSIGNED.split()):
         isr = list(map(int, text.split(",")))
         yield {
@@ -305,7 +305,7 @@ def _events(scene: Scene) -> Iterator[dict]:
 
 
 def _line(event: dict, release: str) -> str | None:
-    """What is printed of an event, without its time."""
+    """The line of an event without its time, or None."""
     is_controllers = (event.get("detail") or {}).get("said_by") == "controller"
     if event["kind"] == "first" or (event["kind"] == "isr_commit" and is_controllers):
         return _told(event, tuple(map(int, release.split("."))))

@@ -1,7 +1,7 @@
-"""Prints events as the log lines of a chosen release, in the words of the table that reads them.
+"""Prints events as the log lines of a chosen release, by the table that the reader uses.
 
-For tests, and to hold a simulation beside real logs. A line carries what its release prints: an
-event of a kind that a release does not print (an expansion since 2.8) gives None.
+For tests, and to compare a simulation with real logs. A line has what its release prints: an event
+of a kind that a release does not print (an expansion since 2.8) gives None.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from isrlab.logs.reader.fields import FIELDS, Values, unkept
 from isrlab.logs.reader.formats import FIELD, FORMATS, Format
 
 KINDS = ("isr_shrink", "isr_expand", "isr_commit", "isr_rejected", "leader", "follower", "truncate")
-# What a line of some releases says, and an event of a simulation need not know.
+# Values in the lines of some releases that an event of a simulation need not have.
 _DEFAULTS: Values = {"topic_id": "None", "previous_leader": "None", "dir": "/kafka"}
 _DEFAULTS |= {"previous_leader_epoch": "-1"}
 OUT_OF_SYNC_NAMES = ("out_of_sync", "out_of_sync_end_offset", "last_caught_up_time_ms")
@@ -53,13 +53,13 @@ def is_printed_by(form: Format, release: str) -> bool:
 
 
 def filled(form: Format, texts: Mapping[str, str]) -> str:
-    """The template with a text for each field; of texts to choose from the first."""
+    """The template with a text for each field; of alternative texts the first."""
     return FIELD.sub(lambda f: texts.get(f[1], f[1].split("|")[0]), form.template)
 
 
 def forms(kind: str, release: str, said_by: str = "leader") -> list[Format]:
-    """The formats in which brokers of a release tell events of a kind, as leader or follower, or
-    with `said_by` "controller" as that."""
+    """The formats in which brokers of a release print events of a kind, as leader or follower, or
+    with `said_by` "controller" as the controller."""
     printed = [form for form in FORMATS if is_printed_by(form, release) and form.kind == kind]
     return [f for f in printed if kind in KINDS and f.fixed.get("said_by", "leader") == said_by]
 
@@ -76,7 +76,7 @@ def _values(event: Mapping[str, object]) -> Values:
 
 
 def _message(form: Format, values: Values) -> str | None:
-    """The template filled in; None if a field has no value, or the event says another thing."""
+    """The template filled in; None if a field has no value, or another one in the event."""
     if any(str(values.get(name, text)) != text for name, text in form.fixed.items()):
         return None
     texts = {name: _text(name, values) for name in form.fields}
@@ -136,7 +136,7 @@ def _write_members(_: str, values: Values) -> str | None:
 
 
 def _write_diff(_: str, values: Values) -> str | None:
-    """What a KRaft controller says of a change of the ISR."""
+    """A change of the ISR in the words of a KRaft controller."""
     if not {"isr", "isr_before", "partition_epoch"} <= values.keys():
         return None
     epoch = int(str(values["partition_epoch"]))

@@ -1,8 +1,8 @@
 """A second, deliberately dumb fleet: millisecond by millisecond, every partition in every fetch.
 
-It shares nothing with the kernel but the description of the model: the rules are written out again,
-the state is dictionaries, nothing is skipped and nothing is remembered for later. It is the judge
-in `test_fleet_kernel.py` and the slow half of the benchmark.
+It shares only the description of the model with the kernel: the rules are written out again, the
+state is dictionaries, nothing is skipped and nothing is cached. It is the judge in
+`test_fleet_kernel.py` and the slow half of the benchmark.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SENDS_AWAY_FORMER_EPOCH = "EFGHIJKLMNOP"
 
 @dataclass
 class Follower:
-    """One follower of one partition, as the leader and as itself see it."""
+    """One follower of one partition, as seen by its leader and by itself."""
 
     end: int = 0  # its own log end
     seen: int = 0  # the log end the leader knows
@@ -143,7 +143,7 @@ class NaiveCell:
             self.begin(partition)
 
     def begin(self, partition):
-        """Everybody has the backlog, but for new replicas."""
+        """All replicas have the backlog, except new ones."""
         partition.acks_all = self.settings["acks_all"]
         partition.end = partition.high_watermark = self.settings["backlog"]
         for slot, follower in enumerate(partition.followers):
@@ -178,7 +178,7 @@ class NaiveCell:
         return self.events
 
     def look(self, now):
-        """Partition 0 as it is at the end of this millisecond."""
+        """Record the state of partition 0 at the end of this millisecond."""
         first = self.partitions[0]
         ends = (follower.seen for follower in first.followers)
         self.samples.append((now, first.end, first.high_watermark, bits(first.isr), *ends))
@@ -240,7 +240,7 @@ class NaiveCell:
                 self.look_at_high_watermark(index, now)
 
     def begin_epoch(self, partition, now):
-        """The leader is told to lead on: clocks of ISR members begin now, all others long ago."""
+        """The leader keeps leading in a new epoch: only ISR members have fresh clocks."""
         partition.leader_epoch += 1
         partition.epoch_start = partition.end
         for slot, follower in enumerate(partition.followers):
@@ -259,11 +259,11 @@ class NaiveCell:
                 follower.counted = NEVER_MS
 
     def is_busy(self, now):
-        """The leader does not get to reading."""
+        """The leader is stalled and reads nothing."""
         return any(start <= now < end for start, end in self.settings["leader_stalls"])
 
     def turn_of_thread(self, number, thread, now):
-        """A parked fetch is answered when there is data or its wait is over; or one comes in."""
+        """Answer a parked fetch when there is data or its wait is over, or take a new fetch."""
         if self.is_busy(now):
             return
         mine = self.read_by(number)
@@ -291,7 +291,7 @@ class NaiveCell:
                 thread.next_ms = now + self.settings["wait_ms"]
 
     def answer_news(self, now):
-        """Whoever is parked and was overtaken, by data or news, is answered in the same ms."""
+        """Answer in the same ms the parked fetches for which data or news has come."""
         for number, thread in enumerate(self.threads):
             mine = self.read_by(number)
             if thread.parked and self.is_woken(number, mine) and not self.is_busy(now):
@@ -307,30 +307,30 @@ class NaiveCell:
         return thread.news or (thread.touched and is_any)
 
     def is_throttled(self, partition, follower, now):
-        """It gets nothing, for the quota of its leader, or because it has not asked."""
+        """The follower gets nothing, because of its leader's quota, or because it has not asked."""
         if not self.throttle or follower.left_out:
             return follower.left_out
         is_outside = partition.followers.index(follower) not in partition.isr
         return is_outside and self.sent.is_exceeded(now)
 
     def is_left_out(self, partition, follower, now):
-        """Its own quota lets it not ask."""
+        """The follower's own quota keeps it from asking."""
         is_behind = self.throttle and follower.end < partition.high_watermark
         return bool(is_behind) and self.quota(follower.thread).is_exceeded(now)
 
     def quota(self, number):
-        """That of the broker of a thread."""
+        """The quota of a thread's broker."""
         return self.received.setdefault(self.settings["quota_of"][number], Quota(self.throttle))
 
     def write(self, number, now):
-        """What the thread was sent last is counted when its next fetch comes in."""
+        """Count the last response of a thread when its next fetch comes in."""
         thread = self.threads[number]
         if self.throttle and thread.written:
             self.quota(number).record(thread.written, now)
         thread.written = 0
 
     def any_data(self, mine, number, now):
-        """As many bytes as a fetch asks for."""
+        """There are as many bytes as a fetch asks for."""
         most = max(1, self.settings["fetch_bytes"] // self.record_bytes)
         each = [(p, f) for p in mine for f in p.followers if f.thread == number and f.end < p.end]
         behind = [p.end - f.end for p, f in each if not self.is_throttled(p, f, now)]
@@ -338,7 +338,7 @@ class NaiveCell:
         return found >= min(self.settings["min_bytes"], self.settings["response_bytes"])
 
     def position(self, index, slot, now):
-        """What the leader does with one partition of a fetch."""
+        """Handle one partition of a fetch, as the leader."""
         self.partition_fetches += 1
         partition, follower = self.partitions[index], None
         follower = partition.followers[slot]
@@ -444,7 +444,7 @@ class NaiveCell:
             self.append(index, records, sent, now)
 
     def send(self, now):
-        """One request at a time."""
+        """Send the next ISR change, one request at a time."""
         if not self.in_flight and self.waiting:
             self.in_flight, self.waiting = self.waiting, []
             self.answer_ms = now + self.settings["commit_ms"]
@@ -470,7 +470,7 @@ class NaiveCell:
         thread.next_ms = work_until(left + latency, work, thread.stalls) + latency
 
     def fill(self, mine, now):
-        """Move the ends of (turn, place, partition, follower) by one response; its bytes."""
+        """Move the ends of (turn, place, partition, follower) by a response; returns its bytes."""
         limit, size = self.settings["response_bytes"], self.record_bytes
         mine = [row for row in mine if row[3].end < row[2].end]
         mine = [row for row in mine if not self.is_throttled(row[2], row[3], now)]
@@ -493,7 +493,7 @@ class NaiveCell:
         return sent
 
     def end_of_sending(self, sent, now):
-        """One queue for what goes to all followers, in microseconds."""
+        """When one queue for the data to all followers has sent this, in microseconds."""
         rate = self.settings["leader_bytes_per_s"]
         if not rate:
             return now

@@ -1,7 +1,7 @@
-"""The house: who may import whom, what the engine may not touch, how much may stand in it.
+"""The architecture: which module may import which, what the engine may not use, and sizes.
 
-Sizes are a budget by capability (data/budget.toml): to raise a number there needs its reason beside
-it. `python tests/test_house.py` prints what each capability costs.
+Sizes are a budget by capability (data/budget.toml): a higher number needs a reason beside it.
+`python tests/test_house.py` prints the lines of each capability.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ FLOORS = (
 )  # fmt: skip
 # The rooms of the logs, by the same rule.
 LOGS = ("reader", "history", "recordings", "incidents")
-# Floors that may not import all that lies below them. The questions know events and not who made
-# them; a picture is given what it draws, it plays and simulates nothing.
+# Floors that may not import everything below them. The questions know events and not their source;
+# a picture is given its data, and plays and simulates nothing.
 ONLY = {
     "churn": ("churn", "events", "spark"),
     "show": (
@@ -51,23 +51,23 @@ ONLY = {
         "world.cluster",
     ),
 }
-CLAIMS = "claims"  # the folder of the workbook that is named otherwise than its notebook
+CLAIMS = "claims"  # the folder of the workbook whose name differs from its notebook's
 CLAIMS_READER = "what_the_sources_say"
 COLOURS = ("show/colours.py",)  # where a colour may be written as a number
 CLOCK_CHANCE_AND_IO = {
     "asyncio", "datetime", "io", "logging", "numpy.random", "os", "pathlib", "random", "secrets",
     "shutil", "signal", "socket", "subprocess", "sys", "tempfile", "threading", "time", "uuid",
 }  # fmt: skip
-# Of the type names of the package so many stand for two things in two files.
+# How many type names of the package stand for different things in two files.
 MOST_AMBIGUOUS = 6
-# Names that do not say what they hold, and where they still are assigned.
+# Names that do not say what they hold, and the places where they are still assigned.
 EMPTY_NAMES = {"one", "some", "found", "told", "seen", "said", "little"}
 EMPTY_NAMES_LEFT = ("logs/", "workbook/your_cluster", "workbook/what_if")
 MOST_LINES = 400  # of a file of the package
 MAX_BODY_LINES = 50
 MAX_COLUMNS = 100
 MAX_ARGUMENTS = 5
-# A list of scalars or arrays is the point there: the rules, and what numba compiles.
+# Files that need long lists of scalars or arrays: the rules, and functions that numba compiles.
 FLAT = "engine/rules.py", "fleet/kernel/batches.py", "fleet/kernel/clock.py", "search/compiled.py"
 
 
@@ -85,7 +85,7 @@ def nodes_of(path: Path) -> list[ast.AST]:
 
 
 def imports_of(path: Path) -> set[str]:
-    """The full names of all modules that a file imports, wherever in it."""
+    """The full names of all modules that a file imports, also within functions."""
     found = set()
     for node in nodes_of(path):
         if isinstance(node, ast.Import):
@@ -170,7 +170,7 @@ def test_a_notebook_imports_its_own_workbook_file_only(name):
 
 @every
 def test_workbook_files_are_imported_by_no_module(path):
-    """But by those of the same notebook, which stand in a folder of its name."""
+    """Except by files of the same notebook, which are in a folder with its name."""
     used = {m.split(".")[2] for m in imports_of(path) if m.startswith("isrlab.workbook.")}
     own = {part.removesuffix(".py") for part in path.relative_to(PACKAGE).parts[1:2]}
     assert used <= (own | {CLAIMS} if CLAIMS_READER in own else own)
@@ -236,7 +236,7 @@ def test_names_say_what_they_hold(path):
 
 
 def kind_of(path: Path) -> str:
-    """The row of the budget in which a file's lines count; "" for one that is no text."""
+    """The kind of lines in the budget to which a file belongs; "" if it is not text."""
     top = path.relative_to(ROOT).parts[0]
     if path.suffix == ".py":
         return "package" if top == PACKAGE.name else top

@@ -1,1 +1,1 @@
-"""What the tests of the engine share: benches that drive one state machine, and tables of steps."""
+"""Shared by tests of the engine: benches that drive one state machine, and tables of steps."""

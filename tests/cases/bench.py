@@ -1,4 +1,4 @@
-"""A leader, a follower or a controller on its own: the test plays everybody else, and the clock."""
+"""A leader, a follower or a controller alone: the test plays all other machines, and the clock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEADER, FOLLOWER = 1, 2
 
 
 def log_of(version: KafkaVersion, *epochs: tuple[int, int]) -> Log:
-    """A log by runs of records: (epoch, count). A name tells epoch and offset."""
+    """A log by runs of records: (epoch, count). A record's name has its epoch and offset."""
     log = Log()
     for epoch, count in epochs:
         end = log.log_end_offset
@@ -69,7 +69,7 @@ class Bench:
         return [output.message for output in self.outputs if isinstance(output, m.Send)]
 
     def look(self) -> None:
-        """Nothing happens."""
+        """Do nothing."""
 
     def step(self, message: object) -> None:
         self.broker, self.outputs = machine.step(self.broker, message, self.now_ms)
@@ -81,7 +81,7 @@ class Bench:
 class LeaderBench(Bench):
     """Broker 1 leads epoch 5 from t0, with `leo` records of epoch 4, as most of Kafka's tests do.
 
-    A ZooKeeper-era ISR write succeeds at once unless `cas_fails`; a request to the controller
+    A ZooKeeper-era ISR write succeeds unless `cas_fails`; a request to the controller
     waits for `answer`. Times that are seen are relative to t0; a clock of 0 is None.
     """
 
@@ -172,7 +172,7 @@ class LeaderBench(Bench):
         self.step(m.ExpireProduce(self.next_request))
 
     def answer(self, error: str | None = None) -> None:
-        """The controller answers the ISR change that is on its way."""
+        """The controller answers the ISR change in flight."""
         asked = self.requests[-1]
         if error:
             self.step(m.AlterPartitionResponse(asked.request, error=error))
@@ -185,7 +185,7 @@ class LeaderBench(Bench):
         self.step(m.Disconnected(m.CONTROLLER))
 
     def resend(self) -> None:
-        """The time is over that the lost controller has been given."""
+        """The back-off after losing the controller is over."""
         self.step(m.RetryAlterPartition())
 
     def zookeeper(self, works: bool) -> None:
@@ -203,7 +203,7 @@ class LeaderBench(Bench):
         self.broker = replace(self.broker, log=cut)
 
     def try_expand(self, replica: int) -> None:
-        """The ISR test alone, on what the leader knows of the replica now."""
+        """Test only whether the replica joins the ISR, by the leader's current knowledge of it."""
         self.broker, outputs = maybe_expand_isr(self.broker, self.role.remote(replica), self.now_ms)
         assert not outputs
 
@@ -328,7 +328,7 @@ class FollowerBench(Bench):
         return self.role.request
 
     def asks(self) -> object:
-        """What went out now: (kind, offset or epoch it names), or None."""
+        """The request that was sent now: (kind, its offset or epoch), or None."""
         if not self.sent:
             return None
         about = {m.Fetch: "offset", m.OffsetsForLeaderEpoch: "epoch", m.ListOffsets: "replica"}
@@ -387,7 +387,7 @@ class ControllerBench:
             assert after == self.before or not answer.message.error
 
     def change(self, isr: tuple[int, ...], doubtful: tuple[int, ...] = ()) -> None:
-        """What KRaft makes of a target ISR; the disks of `doubtful` may have lost data."""
+        """KRaft changes the ISR to a target; the disks of `doubtful` may have lost data."""
         self._become(kraft.change(self.after, "preferred", doubtful, isr=isr))
         assert (self.after is self.before) is (self.after.state == self.before.state)
 
@@ -451,7 +451,7 @@ BENCHES: dict[str, Callable[..., Any]] = {
 
 def results(version: KafkaVersion) -> dict[str, str]:
     """Each case of the newest column that is not newer than these rules, played by them: the first
-    step after which another fact is seen than the table has, or nothing. For rules to be tried."""
+    step whose facts differ from the table, or "". Used to try rules."""
     newest: dict[tuple[str, str], tuple[str, Case]] = {}
     for file in BENCHES:
         for case in read(file):

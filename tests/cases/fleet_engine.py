@@ -1,10 +1,9 @@
 """The engine as one cell of a fleet: a cluster that is driven millisecond by millisecond.
 
-The fleet kernel and the engine are two models of one thing; here the engine is given what the
-kernel is given. Time 0 is the moment at which the broker learns that it leads. Both leave open in
-which order things of one millisecond happen, so the kernel's order is taken: timeouts of produces,
-answers of the controller, the append, fetches by follower, the isr-expiration task. What the engine
-does in each of them, and what follows from it, is its own.
+The fleet kernel and the engine are two models of the same thing; here the engine gets the kernel's
+input. At time 0 the broker learns that it leads. Neither model defines the order of events within a
+millisecond, so the kernel's order is used: timeouts of produces, answers of the controller, the
+append, fetches by follower, the isr-expiration task. The engine's reactions are its own.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from isrlab.world.frames import Envelope
 
 LEADER = 1
 ASKED = {"isr_shrink": 0, "isr_expand": 1}
-NO_WAIT_FOR_AN_ANSWER_MS = 10**9  # a socket's timeout: a stalled fetcher asks only once
+NO_WAIT_FOR_AN_ANSWER_MS = 10**9  # the socket timeout: a stalled fetcher sends only one request
 SLOW = st.tuples(*(st.integers(*ends) for ends in ((1, 4), (0, 600), (1, 300), (1, 60))))
 GAPS = st.lists(st.tuples(st.integers(1, 250), st.integers(1, 250)), max_size=5)
 
@@ -54,7 +53,7 @@ class Shutdown:
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """One partition, and what comes from outside. Times are ms from 0."""
+    """One partition, and its input from outside. Times are ms from 0."""
 
     column: str  # of the preset matrix
     lag_ms: int
@@ -85,14 +84,14 @@ class Given:
 
 @dataclass(frozen=True, kw_only=True)
 class Scene(Given):
-    """One leader for ever, and its followers, of which one may go."""
+    """One leader that never changes, and its followers, one of which may stop."""
 
     followers: int
     shutdown: Shutdown | None = None
 
 
 def looking_at(scenes: int) -> settings:
-    """So many scenes, always the same; or as many as `ISRLAB_SCENES` says, other ones each time."""
+    """A fixed set of scenes; or, with `ISRLAB_SCENES`, that many new ones each time."""
     wanted = os.environ.get("ISRLAB_SCENES")
     return settings(
         max_examples=int(wanted or scenes),
@@ -145,7 +144,7 @@ def drawn_pauses(draw: Any, first_ms: int) -> tuple[tuple[int, int], ...]:
 
 @dataclass(frozen=True)
 class Seen:
-    """What both models are compared by."""
+    """The results by which both models are compared."""
 
     changes: list[tuple[int, int, int, int]]  # (ms, kind, ISR before, after) as masks of followers
     isrs: list[tuple[int, int]]  # (ms, committed ISR at the end of it as a mask), where it changed
@@ -241,7 +240,7 @@ def stand_still(cluster: Cluster, scene: Given, brokers: Sequence[int], now_ms: 
 
 
 def be_slow(cluster: Cluster, scene: Given, now_ms: int) -> None:
-    """Links between brokers that are slower now: by the slower of both ends."""
+    """Set the latency of links between brokers: that of the slower end."""
     for one, other in combinations(cluster.replicas, 2):
         ways = [
             ms for b, start, end, ms in scene.slow if b in (one, other) and start <= now_ms < end
@@ -250,7 +249,7 @@ def be_slow(cluster: Cluster, scene: Given, now_ms: int) -> None:
 
 
 def append(cluster: Cluster, scene: Given, leader: int, now_ms: int) -> None:
-    """What is produced now; its records are named for the time."""
+    """Produce this millisecond's records, which are named for the time."""
     for records in (count for ms, count in scene.arrivals if ms == now_ms):
         ids = tuple(f"{now_ms}.{number}" for number in range(records))
         cluster.produce(leader, ids, acks=scene.acks)
@@ -271,7 +270,7 @@ _TIMEOUT, _CONTROL, _ANSWER, APPEND, _FETCH, _TICK, LAST = range(7)
 
 
 def _turn(envelope: Envelope) -> tuple[int, int]:
-    """Whose turn it is within one millisecond."""
+    """The position of a message in the order within one millisecond."""
     message = envelope.message
     if isinstance(message, m.ExpireProduce):
         return _TIMEOUT, 0
@@ -304,7 +303,7 @@ def _changes(cluster: Cluster, scene: Scene) -> list[tuple[int, int, int, int]]:
 
 
 def produces(cluster: Cluster, scene: Given) -> tuple[list[tuple[int, str]], list[int]]:
-    """What became of produces with acks=all; their records are named for when they were sent."""
+    """The results of produces with acks=all; their records are named for the time of sending."""
     zero_ms = clock(scene, 0)
     failures, waits_ms = [], []
     for event in cluster.events:

@@ -43,7 +43,7 @@ ASKED = ("isr_shrink", "isr_expand")
 
 @dataclass(frozen=True)
 class Outage:
-    """A broker that is not there, as the others hear of it; ms from 0."""
+    """An outage of a broker, as the other machines notice it; ms from 0."""
 
     broker: int
     start_ms: int
@@ -73,7 +73,7 @@ class Scene(Given):
 
 @dataclass(frozen=True)
 class Seen:
-    """What both are compared by."""
+    """The results by which both are compared."""
 
     leaders: list  # (ms, (leader, leader epoch, ISR, high watermark, log end)), where it changed
     asked: list  # (ms, kind, ISR before, ISR after)
@@ -83,7 +83,7 @@ class Seen:
 
 
 def error(name):
-    """Whoever finds no leader has one error here."""
+    """All errors of a missing leader as one."""
     is_lost = name.startswith("NOT_LEADER") or name == "NETWORK_EXCEPTION"
     return "NOBODY LEADS" if is_lost else name
 
@@ -152,7 +152,7 @@ def _ends(scene, logs):
 
 
 def _act(cluster, scene, now_ms):
-    """What the scene says happens at the beginning of this millisecond."""
+    """Apply the scene's events at the beginning of this millisecond."""
     be_slow(cluster, scene, now_ms)
     stand_still(cluster, scene, scene.ids, now_ms)
     before_ms = scene.controller_latency_ms

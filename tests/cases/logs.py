@@ -1,4 +1,4 @@
-"""Broker logs as tests write them down, and what is proven by them."""
+"""Broker logs as tests write them down, and the history that they prove."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write(folder, logs: dict[str, str]):
 
 
 def prove(folder, logs: dict[str, str]) -> History:
-    """What these logs prove."""
+    """The history that these logs prove."""
     read = reader.read_local(write(folder, logs), run="r")
     if isinstance(read, pa.Table):
         return history_of(read)
@@ -39,7 +39,7 @@ def prove(folder, logs: dict[str, str]) -> History:
 
 
 def story(history: History, topic: str = "t", partition: int = 0) -> list[tuple]:
-    """What is known of a partition: seconds of the day, ISR and who made it, or why it is not."""
+    """The known states of a partition: seconds of the day, ISR and its author, or why unknown."""
     rows = [
         row | {"detail": dict(row["detail"])}
         for row in history.events.to_pylist()

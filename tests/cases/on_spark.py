@@ -29,7 +29,7 @@ def text(row):
 
 
 def answers(session, logs):
-    """What is asked and the rows, as text and sorted; and how many seconds all took."""
+    """The questions with their sorted rows as text, and how many seconds all of them took."""
     began = time.monotonic()
     data_sources.register(session)
     simulated = fleet.stored(session, CONFIGS, tasks=4).cache()

@@ -1,4 +1,4 @@
-# What `make report` needs: Python, a JDK of version 17, make, and the libraries of pylock.toml.
+# The image of `make report`: Python, JDK 17, make, and the libraries of pylock.toml.
 #   docker build -t isrlab . && docker run -v "$PWD/reports:/isrlab/reports" isrlab
 FROM python:3.12-slim-bookworm
 RUN apt-get update \

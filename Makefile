@@ -7,7 +7,7 @@
 #   make judge RUNS=1000 RELEASES="2.8.2 3.9.2"   (100 schedules; all releases; needs Maven and Java)
 #   make hunt RELEASE=4.3.1 SECONDS=600 SEED=7    (60 seconds of processor time; needs Maven and Java)
 #   make watch RELEASE=4.4.0                 what a release changes against the one before it (needs Maven and Java)
-#   make hold ARGS="17"                      the sentences of one notebook; all that is not known yet
+#   make hold ARGS="17"                      the sentences of one notebook (default: all), where results are missing
 #   make record NAME=loss_bounce VERSION=0.10.2.2 TRIES=3   (real brokers; needs Maven and Java)
 #   make test PYTHON=python3.12 VENV=/tmp/v  another interpreter, another environment
 
@@ -18,10 +18,10 @@ JOBS ?= 2
 ARGS ?=
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-# It knows pylock.toml, of which pip reads nothing yet.
+# uv reads pylock.toml, which pip does not support yet.
 UV = $(BIN)/python -m pip install --quiet --disable-pip-version-check uv && \
   VIRTUAL_ENV=$(VENV) $(BIN)/uv
-# A file, also a notebook, stays in one process; their order is that of tests/conftest.py. (With pytest
+# All tests of a file or notebook run in one process, in the order of tests/conftest.py. (With pytest
 # 9.2 and xdist 3.8 `--dist loadgroup` silently groups nothing: pytest-xdist issue 1386.)
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 TUTORIALS := $(shell grep -L '^ *"from isrlab import.* spark' notebooks/*.ipynb)  # those that need no Spark
@@ -47,8 +47,8 @@ site: report page ## all notebooks as pages and the playground: one folder, repo
 
 install: $(INSTALLED) ## make the environment that the other targets use
 
-# nbval executes the tutorials and compares what they show with what is stored. The notebooks on Spark
-# are executed, with small fleets, only if no `make report` has run them as they are now.
+# nbval executes the tutorials and compares their outputs with the stored ones. The notebooks on Spark
+# are executed, with small fleets, only if no `make report` has run their current versions.
 test: lint types ## ruff, mypy and all tests, nbval on the tutorials included; the twenty slowest
 	$(PYTEST) --durations=20 --nbval --nbval-current-env tests $(TUTORIALS) $(ARGS)
 
@@ -69,7 +69,7 @@ wheel: $(INSTALLED) ## build dist/isrlab-*.whl, with the notebooks and the data
 	rm -rf build
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
-lock: $(INSTALLED) ## choose the exact versions of all libraries anew: pylock.toml
+lock: $(INSTALLED) ## update pylock.toml, the exact versions of all libraries
 	$(UV) pip compile --quiet --universal --python-version 3.11 --upgrade --no-header \
 	  --no-emit-index-url --extra all --extra test --format pylock.toml -o pylock.toml pyproject.toml
 
@@ -94,7 +94,7 @@ judge: $(INSTALLED) ## let Kafka's own classes judge the engine, on random sched
 	@cd tools && PYTHONPATH=.:.. $(abspath $(BIN))/python -m judge $(RELEASES) \
 	  --runs $(RUNS) --jobs $(JOBS) $(ARGS)
 
-# SECONDS is a variable of some shells: only what stands on the command line counts.
+# SECONDS is also a shell variable: only a value on the command line counts.
 RELEASE ?=
 SEED ?= 1
 REPLAY ?=
@@ -103,7 +103,7 @@ hunt: $(INSTALLED) ## look for schedules in which Kafka's controller breaks its 
 	@cd tools && PYTHONPATH=.:.. $(abspath $(BIN))/python -m hunt $(RELEASE) \
 	  --seconds $(SECONDS) --seed $(SEED) $(if $(REPLAY),--replay '$(REPLAY)') $(ARGS)
 
-hold: $(INSTALLED) ## do the notebooks' sentences hold at other seeds, settings and releases?
+hold: $(INSTALLED) ## check the notebooks' sentences at other seeds, settings and releases
 	@cd tools && PYTHONPATH=.:.. $(abspath $(BIN))/python -m hold $(ARGS)
 
 watch: $(INSTALLED) ## what RELEASE changes in rules, log messages and promises; judge and hunt run on it
@@ -120,13 +120,13 @@ record: $(INSTALLED) ## play a schedule on real brokers; without NAME, list what
 	@cd tools && PYTHONPATH=.:.. $(abspath $(BIN))/python -m record $(NAME) \
 	  $(if $(NAME),--version $(VERSION) --tries $(TRIES)) $(ARGS)
 
-clean: ## remove what the targets above made, except the environment
+clean: ## remove the outputs of the targets above, except the environment
 	rm -rf reports build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 
-# The stamp makes the second time quick: it is older than pyproject.toml only when that has changed.
+# The stamp avoids a second installation: it is older than pyproject.toml only after a change of it.
 $(INSTALLED): pyproject.toml $(if $(LOCKED),pylock.toml)
 	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "isrlab needs Python 3.11 or newer, and '$(PYTHON)' is none." \
+	  { echo "isrlab needs Python 3.11 or newer, and '$(PYTHON)' is older or missing." \
 	         "Install one, then name it: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -c 'import ensurepip, venv' || \
 	  { echo "$(PYTHON) cannot make virtual environments: its venv module is missing." \

@@ -18,7 +18,7 @@ RELEASES = ("2.7", "2.8", "3.0", "3.1", "3.2.0", "3.2.1", "3.7", "4.1")
 
 @pytest.mark.parametrize("release", RELEASES[1:])
 def test_k4_one_in_flight(release):
-    """The first change goes at once and alone; what comes meanwhile waits and goes together."""
+    """The first change is sent immediately and alone; later ones wait and are sent together."""
     requests = play(release, {"tp0": 10, "tp1": 20, "tp2": 110, "tp3": 400})
     assert requests == [
         SentBatch(10, ("tp0",), 110),

@@ -83,7 +83,7 @@ def test_what_blocks_and_why(row, configs, blocks):
 
 
 def test_a_reassignment_that_completes_during_a_restart_blocks():
-    """3.7 completes as soon as broker 4 is in sync: without broker 1 it is alone in the ISR."""
+    """3.7 completes the move once broker 4 is in sync: without broker 1, the ISR is 4 alone."""
     text = text_of("1 1,4,2,3 1,2,3 - 4>2,3") + text_of("4 4,1,2 4,1,2", topic="alive")
     text = text.replace("\tElr: \tLastKnownElr: ", "")
     found = {version: reasons(text, version) for version in ("3.7", "3.8")}
@@ -100,7 +100,7 @@ def test_a_release_decides():
 
 
 def test_the_worse_of_kraft_and_zookeeper_counts_where_a_release_has_both():
-    """Up to 3.8 a KRaft controller elects nobody uncleanly, whatever the topic says."""
+    """Up to 3.8 a KRaft controller elects no leader uncleanly, whatever the topic's setting."""
     text = text_of("1 1,2,3 1", configs="unclean.leader.election.enable=true")
     text = text.replace("\tElr: \tLastKnownElr: ", "") + OLD.replace("t\t", "alive\t")
     found = {mode: checked(text, "3.5", mode=mode) for mode in (None, False, True)}
@@ -297,7 +297,7 @@ def clusters(draw) -> str:
 
 
 def may_go(text: str) -> set[int]:
-    """The brokers that may go down now; none where nothing is answered or it is not known."""
+    """The brokers that may go down now; none if there is no answer or it is not known."""
     try:
         check = checked(text, None)
     except CheckError:
@@ -441,7 +441,7 @@ def test_a_cluster_that_does_not_answer_is_one_sentence():
       "ssl.ca.location failed")],
 )  # fmt: skip
 def test_tls_that_fails_is_one_sentence(config, says, tmp_path):
-    """The first against a port that speaks no TLS."""
+    """The first attempt is TLS against a port without TLS."""
     pytest.importorskip("confluent_kafka")
     file = tmp_path / "client.properties"
     file.write_text(config)

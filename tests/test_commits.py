@@ -1,4 +1,4 @@
-"""Who held each record back, by what leaders print at TRACE."""
+"""Which follower held each record back, according to leaders' TRACE lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from isrlab.workbook import what_acks_all_costs as acks_all
 
 
 def said(*rows: tuple[int, str, int, int]) -> pa.Table:
-    """Rows of leader 1: ms, what, of which replica, offset."""
+    """Rows of leader 1: ms, kind, replica, offset."""
     columns = {"position": "log_end_offset", "high_watermark": "high_watermark"}
     return schema.table([
         {"run": "r", "topic": "t", "partition": 0, "broker": 1, "ts_ms": ms, "kind": kind,

@@ -206,7 +206,7 @@ def test_constant_churn_is_announced_every_minute(column: str) -> None:
     ("column", "epoch"), [*product("IJKLMNO", [5]), *product("KLMNO", [6])]
 )  # in 2.7 and 2.8 an order of a new epoch does: "never-sent" in cases/isr.txt
 def test_order_does_not_free_the_slot(column: str, epoch: int) -> None:
-    """One request is on its way, whatever the leader believes; the next follows its answer."""
+    """Only one request is in flight, whatever the leader assumes; the next follows its answer."""
     bench = LeaderBench(column, leo=3, isr=(1,))
     bench.fetch(2, 3)
     bench.order(epoch, 2, (1,))
@@ -252,7 +252,7 @@ def test_impossible_messages_raise_and_change_nothing() -> None:
 
 
 def test_answers_to_a_former_process_are_stale() -> None:
-    """A request number of one process is never that of the next, which asks anew."""
+    """A process never reuses a request number of the process before it."""
     first = FollowerBench("N")
     disk = first.broker.log
     again, _ = machine.start(

@@ -60,7 +60,7 @@ def test_a_paused_leader_takes_none(version: str) -> None:
 
 @every_version
 def test_without_a_leader_a_paused_fetcher_does_not_keep_clients_waiting(version: str) -> None:
-    """Nobody, as a leader, and the client have one number: -1."""
+    """The client and a missing leader share the number -1."""
     text = "partition replicas=1,2 unclean.leader.election.enable=false\npause 2 fetcher\n"
     text += "produce 1 m1 acks=1\nadvance 60s\nkill 1\nadvance 60s\nproduce 2 m2 acks=1"
     run = scenario.play(text, version=version)
@@ -154,7 +154,7 @@ stabilize
 
 @every_version
 def test_when_an_idle_follower_learns_the_high_watermark(version: str) -> None:
-    """When its parked fetch expires; at once in 2.4 and 2.5."""
+    """When its parked fetch expires; in 2.4 and 2.5 immediately."""
     run = scenario.play(IDLE_PUSH, version=version)
     cluster = run.cluster
     hw = [cluster.brokers[b].log.high_watermark for b in (1, 2)]

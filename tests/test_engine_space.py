@@ -31,7 +31,7 @@ SLOW = {
 
 
 def view(world: Any, system: EngineSystem) -> list[Any]:
-    """What both must have in common."""
+    """The state that both must have in common."""
 
     def is_fresh(ms: int) -> bool:
         return ms > 1 and world.now_ms - ms <= LAG_MS

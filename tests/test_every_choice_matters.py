@@ -116,7 +116,7 @@ def _all_values(field: str) -> set:
 
 
 def test_every_form_is_that_of_some_release() -> None:
-    """But for those that are proposed."""
+    """Except for proposed rules."""
     for field in NAMES:
         used = {getattr(version, field) for version in GENERATIONS}
         if field in PROPOSED:

@@ -61,7 +61,7 @@ def frame(spark, events):
 
 
 def test_the_fleets_are_restless(events) -> None:
-    """A comparison of nothing with nothing would also agree."""
+    """The comparison is not of two empty answers, which would also agree."""
     moves = Counter(move.key.run for move in exact.moves(events))
     assert len(moves) > FLEETS // 2
     evictions = exact.evictions(events)

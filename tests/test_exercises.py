@@ -1,4 +1,4 @@
-"""Exercises are marked by what really happens: their solutions pass, what is not one does not."""
+"""Exercises are marked by what really happens: solutions pass, other attempts do not."""
 
 from __future__ import annotations
 

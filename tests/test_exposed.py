@@ -1,4 +1,4 @@
-"""Which partitions a failure can rob of records: the alarm, beside what real brokers then lost."""
+"""Which partitions can lose records in a failure: the alarm, compared with real losses."""
 
 from __future__ import annotations
 

@@ -126,6 +126,15 @@ class Recorder:
             time.sleep(float(awake_s))
         self.note(f"{number} runs freely again")
 
+    def _disk(self, number: str, ms: str) -> None:
+        """Each append to a log of a broker with the agent takes so much longer; 0: as before."""
+        gate = self.cluster.folder / f"gate-{number}"
+        if int(ms):
+            gate.with_suffix(".new").write_text(ms)
+            gate.with_suffix(".new").rename(gate)
+        else:
+            gate.unlink()
+
     def _empty(self, number: str, topic: str) -> None:
         """Remove the folders of a topic from a broker's disk."""
         for path in (self.cluster.home(int(number)) / "data").glob(f"{topic}-*"):
@@ -298,6 +307,23 @@ def slow_leader_only(recorder: Recorder) -> None:
     recorder.do("wait 10; slow 1 45 0.03 2.5; settle")
 
 
+def slow_disk(recorder: Recorder) -> None:
+    """The disk of a broker that leads and follows nobody is slow: its request handlers wait for
+    it, and the fetches of its followers for them."""
+    recorder.create("orders", (1, 2, 3), (1, 3, 2), (1, 2, 3), min_insync_replicas=2)
+    recorder.create("audit", (2, 3), (3, 2))
+    recorder.feed("orders", "1", 0.1)
+    recorder.feed("audit", "all")
+    recorder.do("wait 10; disk 1 6000; wait 45; disk 1 0; settle")
+
+
+def slow_disk_of_all(recorder: Recorder) -> None:
+    """The disk of a broker that leads and follows is slow."""
+    recorder.create("orders", (1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2), min_insync_replicas=2)
+    recorder.feed("orders", "1", 0.1)
+    recorder.do("wait 10; disk 1 6000; wait 45; disk 1 0; settle")
+
+
 def quorum_lost(recorder: Recorder) -> None:
     """Two of three controllers are killed; meanwhile a broker dies, which no one can record."""
     recorder.create("orders", (1, 2, 3), (2, 3, 1), (3, 1, 2), min_insync_replicas=2)
@@ -389,7 +415,7 @@ SCRIPTS: dict[str, Script] = {
     each.__name__.replace("_", "-"): each
     for each in (
         unclean, acks_one, emptied_last, emptied_follower, leaderless, leaderless_at_end,
-        slow_leader, slow_leader_only, quorum_lost, quorum_lost_alone, old_controller,
+        slow_leader, slow_leader_only, slow_disk, slow_disk_of_all, quorum_lost, quorum_lost_alone, old_controller,
         frozen_controller, cancelled, made_again, start_fails, dir_locked,
     )
 }  # fmt: skip
@@ -419,7 +445,10 @@ def record(name: str, version: str, out: Path) -> Path:
                 **({"broker.heartbeat.interval.ms": 1_000} if kraft else {})}  # fmt: skip
     is_quorum = name in WITH_QUORUM
     brokers = (1, 2, 3, *QUORUM[1:]) if is_quorum else (1, 2, 3) if kraft else (HELPER, 1, 2, 3)
-    cluster = Nodes(version, brokers, settings)
+    java: dict[int, list[str]] = {}
+    cluster = Nodes(version, brokers, settings, java=java)
+    if name.startswith("slow-disk"):
+        java[1] = [f"-javaagent:{config.agent(version)}={cluster.folder / 'gate-1'},slow"]
     if is_quorum:
         for number, own in _quorum(version, cluster.base).items():
             path = cluster.home(number) / "server.properties"

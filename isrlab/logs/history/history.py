@@ -186,7 +186,8 @@ def proven(
 ) -> list[Statement]:
     """The rows `isr_commit`, `unknown` and `deleted` of one partition, in order of time."""
     proven_rows: list[Statement] = []
-    for life in incarnations_of_topic(rows):
+    lives = incarnations_of_topic(rows)
+    for (life, after), following in zip(lives, [*lives[1:], None], strict=True):
         found = stored(life, scene.printing)
         states = [each for each in found if each.state is not None]
         first = states[0] if states else None
@@ -194,11 +195,16 @@ def proven(
         if proven_rows:
             why, start_ms = "the topic was created again", proven_rows[-1].ts_ms + 1
         is_created = first is not None and _is_created(first.state) and not proven_rows
-        if life and life[0].kind in ("deleted", "unhosted"):
-            proven_rows.append(_row_of(key, max(life[0].ts_ms, start_ms), "deleted"))
+        if after is not None:
+            proven_rows.append(_row_of(key, max(after.ts_ms, start_ms), "deleted", row=after))
         elif not is_created and (first is None or start_ms < first.ts_ms):
             proven_rows.append(_row_of(key, start_ms, "unknown", why))
-        found = sorted([*found, *_doubts(found, scene)], key=lambda each: each.ts_ms)
+            if proven_rows[:-1] and life and life[0].ts_ms > start_ms:  # by then it was deleted
+                proven_rows.append(_row_of(key, life[0].ts_ms - 1, "deleted", row=life[0]))
+        end_ms = scene.end_ms
+        if following is not None:
+            end_ms = (following.after or following.rows[0]).ts_ms
+        found = sorted([*found, *_doubts(found, scene, end_ms)], key=lambda each: each.ts_ms)
         proven_rows += _with_replicas(key, found, life, earlier)
     return proven_rows
 
@@ -209,10 +215,10 @@ def _is_created(state: StoredState | None) -> bool:
     return state.version == 0 or (state.version is None and state.leader_epoch == 0)
 
 
-def _doubts(found: Sequence[PlacedState], scene: Scene) -> Iterator[PlacedState]:
-    """Why the last known state, or the one before a gap, may have ended earlier."""
+def _doubts(found: Sequence[PlacedState], scene: Scene, end_ms: int) -> Iterator[PlacedState]:
+    """Why the last known state, or the one before a gap, may have ended earlier than `end_ms`."""
     for each, after in zip(found, [*found, None][1:], strict=True):
-        state, until_ms = each.state, after.ts_ms if after else scene.end_ms + 1
+        state, until_ms = each.state, after.ts_ms if after else end_ms + 1
         if state is None or state.isr is None:
             continue
         is_back = _is_set_back(state, after, scene)
@@ -224,8 +230,8 @@ def _doubts(found: Sequence[PlacedState], scene: Scene) -> Iterator[PlacedState]
             doubts = [(ms, f"broker {b} was gone, and no line says that it left the ISR")
                       for ms, b in islice(away, 1) if len(state.isr) > 1]  # fmt: skip
             if state.leader in scene.ends:
-                end_ms = max(scene.ends[state.leader], each.ts_ms) + 1
-                doubts.append((end_ms, f"the log of its leader, broker {state.leader}, ends"))
+                last_ms = max(scene.ends[state.leader], each.ts_ms) + 1
+                doubts.append((last_ms, f"the log of its leader, broker {state.leader}, ends"))
             if state.leader in scene.unheard:
                 doubts.append((each.ts_ms + 1, f"no log of its leader, broker {state.leader}"))
             sooner = [(ms, why) for ms, why in doubts if each.ts_ms < ms < until_ms]
@@ -297,8 +303,14 @@ def _row(
     )
 
 
-def _row_of(key: Key, ts_ms: int, kind: str, why: str = "") -> Statement:
-    return statement(**key._asdict(), ts_ms=ts_ms, kind=kind, detail={"why": why} if why else {})
+def _row_of(
+    key: Key, ts_ms: int, kind: str, why: str = "", row: Statement | None = None
+) -> Statement:
+    """A row of what is not stored; `row` shows it."""
+    detail = {"why": why} if why else {}
+    if row is not None and row.file:
+        detail |= {"file": row.file, "line": str(row.line)}
+    return statement(**key._asdict(), ts_ms=ts_ms, kind=kind, detail=detail)
 
 
 def _gaps(key: Key, rows: Sequence[Statement], end_ms: int) -> Iterator[Gap]:

@@ -6,11 +6,14 @@ log of it so far: there may be more. A broker that deletes its log is no longer 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from isrlab.events.statements import Statement
 
 ANEW_MS = 10_000  # a topic created this long after its last line is a new topic
+TOPIC_ID = re.compile(r"[\w-]{22}")
 
 
 class Replicas:
@@ -52,14 +55,31 @@ class Replicas:
             self._at += 1
 
 
-def incarnations_of_topic(rows: Sequence[Statement]) -> list[list[Statement]]:
-    """The rows of each topic that had this name, one after the other.
+class Incarnation(NamedTuple):
+    """The rows of one of the topics that had a name, and the one that shows the end of the topic
+    before it (None: no row does)."""
 
-    Without a metadata log a topic is deleted when all members of its last ISR delete their logs.
+    rows: list[Statement]
+    after: Statement | None = None
+
+
+def topic_id(row: Statement) -> str | None:
+    """The id that a row names: by itself, or as "Some(...)"."""
+    found = TOPIC_ID.search(row.detail.get("topic_id", ""))
+    return found[0] if found else None
+
+
+def incarnations_of_topic(rows: Sequence[Statement]) -> list[Incarnation]:
+    """Each topic that had this name, one after the other.
+
+    Each has an id of its own, which lines name from 2.8 on. Without a metadata log a topic is
+    deleted when all members of its last ISR delete their logs.
     """
-    incarnations: list[list[Statement]] = [[]]
+    incarnations = [Incarnation([])]
+    ids: list[str | None] = [None]  # of each of them, as far as it is known
     last_ms: dict[int | None, int] = {}  # when each broker last logged a version above 0
     isr, gone, is_over = {-1}, set[int | None](), False
+    heard = set[int | None]()  # the brokers that have heard of the present one
     for row in rows:
         if row.kind == "unhosted":
             gone.add(row.replica)
@@ -72,15 +92,23 @@ def incarnations_of_topic(rows: Sequence[Statement]) -> list[list[Statement]]:
         # A controller that starts logs the creation of each partition again: ignore that.
         is_new = row.is_own or row.detail.get("from_state") == "NewPartition"
         is_first = bool(known) and not any(known) and row.kind == "leader" and is_new
-        spoke_ms = last_ms.get(row.broker)
+        spoke_ms, named = last_ms.get(row.broker), topic_id(row) or ids[-1]
         is_anew = is_first and spoke_ms is not None and row.ts_ms > spoke_ms + ANEW_MS
-        if is_over and (not known or any(known)):
+        is_anew |= ids[-1] not in (None, named)
+        if named in ids[:-1] or (is_over and (not known or any(known))):
             continue  # late news
+        if row.is_request and ids[1:] and row.broker not in heard:
+            continue  # of a leader that paused meanwhile
         is_over = row.kind == "deleted" or (row.kind == "unhosted" and not isr - gone)
         if is_over or is_anew:
-            incarnations.append([])
-            last_ms, gone = {}, set()
+            incarnations.append(Incarnation([], row if is_over else None))
+            ids.append(None)
+            last_ms, gone, heard = {}, set(), set()
+        if row.is_own and row.kind in ("hosted", "leader", "follower", "metadata"):
+            heard.add(row.broker)
         if any(known):
             last_ms[row.broker] = row.ts_ms
-        incarnations[-1].append(row)
+        if not is_over:
+            incarnations[-1].rows.append(row)
+            ids[-1] = named
     return incarnations

@@ -10,14 +10,14 @@ The rule `from` is also broken if a line is missing that Kafka always writes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from isrlab.engine.versions import KafkaVersion
-from isrlab.events.statements import REQUESTS, Statement
+from isrlab.events.statements import REQUESTS
 from isrlab.logs.history.offsets import offsets
 from isrlab.logs.history.possible import candidates, is_possible, releases
+from isrlab.logs.history.replicas import incarnations_of_topic
 from isrlab.logs.history.rules import (
     RULES,
     RULES_OF_A_PARTITION,
@@ -32,20 +32,14 @@ from isrlab.logs.history.scene import Scene
 
 JUDGED = (*REQUESTS, "isr_commit", "leader", "follower", "metadata", "offline")  # kinds of lines
 LATE_MS = {True: 500, False: 2_000}  # so late is no line of a file of one broker, or of several
-TOPIC_ID = re.compile(r"[\w-]{22}")
-NEW_MS = 1_000  # several controllers may report that a partition is new, but only at one time
 
 
 class Verdict(NamedTuple):
     """The verdict on one run. `releases`: named by its lines, or whose rules explain most
-    `changes`.
-
-    `left_out`: partitions that were deleted or recreated, whose versions start over.
-    """
+    `changes`."""
 
     run: str
     partitions: int
-    left_out: int
     changes: int
     releases: str
     faults: tuple[Fault, ...]
@@ -59,7 +53,7 @@ def judge(scene: Scene, release: str | None = None, lag_time_ms: int | None = No
     """
     release = release or scene.release
     faults = list(_misplaced(scene))
-    accounts, left_out = accounts_of(scene)
+    accounts = accounts_of(scene)
     changes: list[Change] = []
     for account in accounts:
         for line in account.lines:
@@ -74,32 +68,15 @@ def judge(scene: Scene, release: str | None = None, lag_time_ms: int | None = No
     first = {(each.file, each.line): each for each in reversed(faults)}
     ordered = sorted(first.values(), key=lambda each: (each.ts_ms, each.file, each.line))
     explaining = release or releases(best)
-    count = len(accounts), left_out, len(changes)
-    return Verdict(scene.run, *count, explaining, tuple(ordered))
+    partitions = {account.lines[0].key for account in accounts}
+    return Verdict(scene.run, len(partitions), len(changes), explaining, tuple(ordered))
 
 
-def accounts_of(scene: Scene) -> tuple[list[Account], int]:
-    """The account of each partition, and how many partitions are left out."""
-    accounts, left_out = [], 0
-    for rows in scene.partitions.values():
-        if _is_made_anew(rows):
-            left_out += 1
-        elif lines := [row for row in rows if row.kind in JUDGED]:
-            accounts.append(Account(lines, scene))
-    return accounts, left_out
-
-
-def _is_made_anew(rows: Iterable[Statement]) -> bool:
-    """The partition was deleted, or its topic had several ids or was created several times."""
-    ids, news = set(), []
-    for row in rows:
-        if row.kind == "deleted":
-            return True
-        if row.detail.get("from_state") == "NewPartition":
-            news.append(row.ts_ms)
-        if topic_id := TOPIC_ID.search(row.detail.get("topic_id", "")):  # "Some(...)", or by itself
-            ids.add(topic_id[0])
-    return len(ids) > 1 or (bool(news) and max(news) - min(news) > NEW_MS)
+def accounts_of(scene: Scene) -> list[Account]:
+    """The account of each partition; one that was deleted and created again has several."""
+    lives = (life for rows in scene.partitions.values() for life in incarnations_of_topic(rows))
+    lines = ([row for row in life.rows if row.kind in JUDGED] for life in lives)
+    return [Account(rows, scene) for rows in lines if rows]
 
 
 def _generations(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
+import re
 import shutil
 import tarfile
 from pathlib import Path
@@ -100,6 +102,13 @@ MORE = {
     # its log names another cluster, which it was started for by mistake
     "440-start-fails": ([("start_failed", (3,))], 0),
     "392-dir-locked": ([("start_failed", (3,))], 0),
+    "412-made-again": ([("topic_made_again", ()), ("follower_stalled", (3,))], 0),
+    "372-cancelled": ([("reassignment_cancelled", ()), ("fenced_alive", (2,))], 0),
+    # their appends take 6 s longer: the first follows nobody, the second also is a follower
+    "392-slow-disk": ([("broker_slow", (1,))], 0),
+    "412-slow-disk-of-all": ([("broker_slow", (1,))], 0),
+    # it ran for a hundredth of the time, up to the last line, and no ISR changed
+    "392-slow-leader-only": ([("broker_strained", (1,))], 1),
     **TIMED,
 }
 
@@ -191,7 +200,10 @@ def test_replicas_that_were_moved_away_are_not_missing(name, what, out_ms):
     """Nor is a new one before it was added, nor a fetcher that gave up an incident. Broker 4 alone
     was killed (2.8.2) or paused (3.9.2); what each partition has then is told by the README."""
     found = look(RECORDED.parent / name)
-    (incident,) = found.incidents
+    incident, *cancelled = found.incidents
+    assert [(i.what, *i.partitions[0][1:]) for i in cancelled] == [
+        ("reassignment_cancelled", "payments", 0)
+    ] * (name == "moved-392")
     assert (incident.what, incident.blamed, found.status) == (what, (4,), CALM)
     assert incident.under_replicated_ms == out_ms
     orders = [found.record.replicas[Key(found.partitions[0].run, "orders", n)] for n in range(4)]
@@ -335,6 +347,58 @@ def test_a_deleted_topic_is_not_known_to_be_short_nor_unknown():
     found = look(RECORDED / "372-topic-deleted" / "logs", min_isr=3)
     assert {key.topic for key in found.partitions} == {"orders"}
     assert not found.not_known and found.status == CALM
+
+
+def test_a_topic_made_again_is_another_and_doubts_end_with_the_former():
+    """Deleted at 15:35:31.3 and made again at 15:35:35.4; the pause of broker 3 is one of the new
+    topic, and its six seconds count."""
+    found = look(RECORDED / "412-made-again" / "logs", min_isr=2)
+    made, paused = found.incidents
+    says = {
+        action["what"].split()[0]: action["t_ms"] for action in truth("412-made-again")["actions"]
+    }
+    assert says["delete"] - 500 < made.start_ms < made.end_ms < says["create"] + 500
+    assert {key.topic for key in made.partitions} == {"orders"} and not made.is_grave
+    assert paused.under_replicated_ms == 6_133
+    assert not found.history.gaps and not found.faults
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_topic_made_again_is_known_by_its_id_where_no_line_deletes_it(is_seen, tmp_path):
+    """Without the logs of two brokers no line shows that all members deleted theirs."""
+    shutil.copytree(RECORDED / "412-made-again" / "logs", tmp_path / "logs")
+    for path in tmp_path.rglob("server.log.gz"):
+        path.unlink()
+    for path in () if is_seen else tmp_path.rglob("state-change.log.gz"):
+        path.write_bytes(gzip.compress(re.sub(  # one id throughout, as before 2.8
+            rb"0udK9mIjRU2ez5JGHZLNLg", b"im-NCzSYQ_KNxcy8zVyE7w",
+            gzip.decompress(path.read_bytes()))))  # fmt: skip
+    for path in () if is_seen else tmp_path.rglob("controller.log.gz"):
+        path.unlink()
+    named = [each.what for each in look(tmp_path / "logs", min_isr=2).incidents]
+    assert ("topic_made_again" in named) == is_seen
+
+
+def test_a_slow_leader_is_told_from_a_paused_one_by_its_late_lines():
+    """It logs what it stored up to 12 s after its followers, and its requests are answered."""
+    found = look(RECORDED / "392-slow-disk" / "logs", min_isr=2)
+    facts = {line.fact: line.count for line in found.incidents[0].evidence}
+    assert facts["late_news"] >= 3 and not found.faults
+    assert found.record.late.keys() == {1}
+    for name in ("a-412-follower-paused", "392-slow-leader-only"):
+        assert not look(RECORDED / name / "logs").record.late, "it woke, and waited for answers"
+
+
+def test_a_broker_that_runs_at_moments_only_is_heard_though_no_isr_changes():
+    found = look(RECORDED / "392-slow-leader-only" / "logs", min_isr=2)
+    (incident,) = found.incidents
+    says = {action["what"]: action["t_ms"] for action in truth("392-slow-leader-only")["actions"]}
+    slow_ms, free_ms = says["slow 1 45 0.03 2.5"], says["1 runs freely again"]
+    assert slow_ms < incident.start_ms < found.record.end_ms < free_ms
+    assert "timed out 8 times" in incident.says and not found.record.outs
+    assert {(key.topic, key.partition) for key in incident.partitions} == {
+        ("orders", 0), ("orders", 1),
+    }  # fmt: skip
 
 
 def told(found):

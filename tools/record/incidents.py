@@ -64,6 +64,7 @@ class Recorder:
         self.cluster, self.release = cluster, release
         self.topics: dict[str, tuple[tuple[int, ...], ...]] = {}
         self.acked: dict[tuple[str, int], list[tuple[int, str, int]]] = defaultdict(list)
+        self.made_ms: dict[str, int] = {}  # when each topic was created
         self.actions: list[dict[str, Any]] = []
         self._stop, self._feeders = threading.Event(), list[threading.Thread]()
 
@@ -160,14 +161,13 @@ class Recorder:
         self.note(f"create {topic} on {' '.join(map(str, map(list, partitions)))} {settings or ''}")
         named = {name.replace("_", "."): value for name, value in settings.items()}
         self.cluster.create(topic, *partitions, settings=named)
-        self.topics[topic] = partitions
+        self.topics[topic], self.made_ms[topic] = partitions, round(time.time() * 1000)
 
     def delete(self, topic: str) -> None:
         self.note(f"delete {topic}")
         admin = AdminClient(self.cluster.client())  # its requests end with it
         admin.delete_topics([topic])[topic].result(60)
-        for partition in range(len(self.topics.pop(topic))):
-            self.acked.pop((topic, partition), None)  # deleted, not lost
+        self.topics.pop(topic)
 
     def reassign(self, topic: str, ids: str) -> None:
         """Ask the controller for these replicas of partition 0, or "cancel"."""
@@ -227,6 +227,7 @@ class Recorder:
             home = leader if leader and leader > 0 else ids[0]
             held = {r[0]: r[1] for r in self.cluster.disk(home, topic, partition).records}
             acked = self.acked[topic, partition]
+            acked = [each for each in acked if each[2] >= self.made_ms[topic]]  # deleted, not lost
             missing = {at: ms for at, text, ms in acked if held.get(at) != text}
             if missing:
                 gone[f"{topic}-{partition}"] = {
@@ -415,8 +416,9 @@ SCRIPTS: dict[str, Script] = {
     each.__name__.replace("_", "-"): each
     for each in (
         unclean, acks_one, emptied_last, emptied_follower, leaderless, leaderless_at_end,
-        slow_leader, slow_leader_only, slow_disk, slow_disk_of_all, quorum_lost, quorum_lost_alone, old_controller,
-        frozen_controller, cancelled, made_again, start_fails, dir_locked,
+        slow_leader, slow_leader_only, slow_disk, slow_disk_of_all, quorum_lost,
+        quorum_lost_alone, old_controller, frozen_controller, cancelled, made_again, start_fails,
+        dir_locked,
     )
 }  # fmt: skip
 WITH_QUORUM = ("quorum-lost", "quorum-lost-alone", "old-controller")

@@ -27,9 +27,11 @@ SELDOM = (  # kinds of which a log has few
     "log_start", "log_end", "unknown",
 )  # fmt: skip
 OF_REPLICAS = (
-    "leader", "follower", "hosted", "unhosted", "deleted", "truncate", "isr_commit",
+    "leader", "follower", "hosted", "unhosted", "deleted", "truncate", "isr_commit", "metadata",
 )  # fmt: skip
 OVERDUE, OVERDUE_MS = 1.5, 3_000  # a timeout noticed no later than this is on time
+WAITING = ("waited", "heartbeat_failed", "starting")
+LATE_MS = 2_000  # news is this late only where a broker does not keep up
 RESUMED_MS = 10_000  # a fetcher that gave up a partition resumes with a new leader within this time
 APART_MS = 100_000  # the most that an unconfirmed clock may be off
 
@@ -197,6 +199,27 @@ class Record:
         return [row for row, d in details if d.get("adding") or d.get("sign") == "assigned"]
 
     @cached_property
+    def cancelled(self) -> list[Statement]:
+        """Reassignments that were taken back: the last line in which replicas are being added, and
+        the first newer one; none of them ever was in the ISR, or is a replica in the end."""
+        rows = [row for kind in ("metadata", "leader", "isr_commit") for row in self.rows[kind]]
+        of: dict[Key, list[Statement]] = defaultdict(list)
+        for row in sorted(rows, key=_ms):
+            if row.topic is not None and row.partition_epoch is not None:
+                of[row.key].append(row)
+        found: list[Statement] = []
+        for key in {row.key for row in rows if row.detail.get("adding")} & of.keys():
+            last = max((n for n, row in enumerate(of[key]) if row.detail.get("adding")), default=-1)
+            asked, added = of[key][last], set(of[key][last].ids("adding"))
+            later = [r for r in of[key][last:]
+                     if (r.partition_epoch or 0) > (asked.partition_epoch or 0)]  # fmt: skip
+            lists = [set(ids) for row in later if (ids := row.ids("replicas"))]
+            joined = any(added & {*(row.isr or ())} for row in of[key])
+            if later and lists and not joined and not added & lists[-1]:
+                found += [asked, later[0]]
+        return found
+
+    @cached_property
     def starts(self) -> list[Statement]:
         """Restarts of processes. A start at the beginning of a broker's log is none; a busy machine
         may log it late, but before anything else.
@@ -278,6 +301,25 @@ class Record:
             if limit and waited > OVERDUE * limit + OVERDUE_MS:
                 late.append(row)
         return late
+
+    @cached_property
+    def late(self) -> dict[int | None, list[Statement]]:
+        """By broker: where it logs a version long after others did, in order of time, although it
+        waited for nothing meanwhile: its process ran, and was slow."""
+        first: dict[tuple[Key, int | None], dict[int | None, Statement]] = defaultdict(dict)
+        for row in self.rows["metadata"]:
+            if row.topic is not None and row.is_own and row.partition_epoch is not None:
+                first[row.key, row.partition_epoch].setdefault(row.broker, row)
+        late: dict[int | None, list[Statement]] = defaultdict(list)
+        for rows in first.values():
+            for broker, row in rows.items():
+                others = [each.ts_ms for who, each in rows.items() if who != broker]
+                since_ms = min(others, default=row.ts_ms)
+                if row.ts_ms - since_ms >= LATE_MS:
+                    waited = self.said("sign", (since_ms, row.ts_ms + LATE_MS), broker)
+                    if not any(each.detail["sign"] in WAITING for each in waited):
+                        late[broker].append(row)
+        return {broker: sorted(rows, key=_ms) for broker, rows in late.items()}
 
     def said_of(self, sign: str) -> list[Statement]:
         """All rows of one sign, in order of time."""

@@ -302,14 +302,14 @@ def _beginning(account: Account) -> Iterator[Fault]:
     told = {
         (x.leader_epoch, x.leader): x for x in account.lines if x.kind == "leader" and x.said_by
     }
-    heard: dict[tuple[int | None, int | None], Statement] = {}
-    for line in account.lines:
-        if line.kind == "leader" and line.is_leaders and line.leader_epoch is not None:
-            heard.setdefault((line.leader_epoch, line.leader), line)
-    for place, line in heard.items() if not account.scene.is_kraft else ():
-        other = told.get(place)
-        if other and None not in (line.isr, other.isr) and line.members != other.members:
-            yield fault(line, "heard", other)
+    known = set[tuple[int | None, int | None]]()
+    for line in account.lines if not account.scene.is_kraft else ():
+        place = line.leader_epoch, line.leader
+        if line.kind == "leader" and line.is_leaders and None not in place and place not in known:
+            known.add(place)
+            other = told.get(place)
+            if other and None not in (line.isr, other.isr) and line.members != other.members:
+                yield fault(line, "heard", other)
 
 
 def _witnesses(account: Account) -> Iterator[Fault]:
@@ -336,15 +336,22 @@ def _witnesses(account: Account) -> Iterator[Fault]:
 
 
 def _in_time(account: Account) -> Iterator[Fault]:
-    """A version is reported only after it was stored; a starting process reports the newest."""
+    """A version is reported only after it was stored (as others confirm, for a slow leader prints
+    that late); a starting process reports the newest."""
     stated = [x for x in account.lines if x.partition_epoch is not None and not x.is_exact]
     origin: dict[int, Statement] = {}
     asked: dict[object, Statement] = {}
+    latest: dict[int | None, Statement] = {}  # requests that a leader may repeat
+    heard: dict[int | None, dict[int | None, int]] = defaultdict(dict)  # first, by broker
     for line in account.lines:
-        if line.is_request:
-            asked[line.broker, line.members] = line
-        request = asked.get((line.broker, line.members)) if line.is_leaders else None
+        heard[line.partition_epoch].setdefault(line.broker, line.ts_ms)
         is_committed = line.kind == "isr_commit" and line.is_leaders
+        again = latest.pop(line.broker, None) if line.is_request or is_committed else None
+        if line.is_request:
+            is_same = again and (again.isr_before, again.isr) == (line.isr_before, line.isr)
+            latest[line.broker] = again if again and is_same else line
+            asked[line.broker, line.members] = latest[line.broker]
+        request = asked.get((line.broker, line.members)) if line.is_leaders else None
         if line.partition_epoch and (line.is_exact or request or is_committed):
             origin.setdefault(line.partition_epoch, request or line)
     newest: list[Statement] = []  # the newest that a leader had reported at each of its lines
@@ -355,7 +362,11 @@ def _in_time(account: Account) -> Iterator[Fault]:
     for line in stated if account.scene.is_kraft else ():
         first = origin.get(line.partition_epoch or 0)
         if first is not None and line.ts_ms < first.ts_ms - LATE_MS:
-            yield fault(line, "early", first)
+            known = heard[line.partition_epoch].items()
+            times = (ms for broker, ms in known if broker not in (line.broker, first.broker))
+            confirmed_ms = min(times, default=0) + LATE_MS
+            if first.is_request or first.is_exact or confirmed_ms >= first.ts_ms:
+                yield fault(line, "early", first)
         starts = account.scene.starts[line.broker] if line.kind == "follower" else ()
         began_ms = max((at_ms for at_ms in starts if at_ms < line.ts_ms), default=0)
         before = bisect_left(own, began_ms - LATE_MS, key=_ms)
@@ -385,7 +396,5 @@ def _storing(account: Account) -> Iterator[Fault]:
             yield fault(line, "same", other)
 
 
-RULES_OF_A_PARTITION: tuple[FaultRule, ...] = (
-    _one_state, _learning, _starting, _again, _hearsay, _beginning, _witnesses, _in_time, _joining,
-    _storing,
-)  # fmt: skip
+RULES_OF_A_PARTITION: tuple[FaultRule, ...] = (_one_state, _learning, _starting, _again, _hearsay,
+    _beginning, _witnesses, _in_time, _joining, _storing)  # fmt: skip

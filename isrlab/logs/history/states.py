@@ -284,6 +284,9 @@ class _Walk:
 
     def _ask(self, state: StoredState) -> None:
         """A request with an unknown outcome: it shows at least the state before it."""
+        now = self.now
+        if now and now.request and _same(now.isr, state.isr) and now.leader == state.leader:
+            return  # repeated by a slow leader, which has not learned that it is stored
         if self.now is None or not _same(self.now.isr, state.before):
             last = self.open[-1] if self.open else None
             if last is not None and _same(last.isr, state.before):

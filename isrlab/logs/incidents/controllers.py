@@ -1,24 +1,35 @@
-"""Controllers that did not answer, and deposed ones that still acted.
+"""Controllers that did not answer, brokers that could not ask, and deposed ones that still acted.
 
 Theory of operation. In KRaft brokers send heartbeats to the active controller. If most of them get
 no answer for ten seconds, nothing can be stored: no ISR, no leader, no topic. The remaining
 controllers show why if they stand for election again and again: too few of them vote. An active
 controller that was paused in that time wakes up and fences brokers, although another one was
 elected: those decisions are never stored (the sign `fenced_too_late` of the history).
+
+If the requests of only one broker time out, time after time, that broker is strained: it runs only
+at moments, or its link to the controller loses packets. Its session outlasts each of them, and the
+lag limit as well, so no replica leaves an ISR, while its producers and followers wait.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from isrlab.events.spans import Interval
 from isrlab.events.statements import Statement
 from isrlab.logs.history.record import Record
+from isrlab.logs.history.scene import is_within
 
 STILL_MS = 5_000  # still going on if this close to the end of the logs
 AWAY_MS = 10_000  # a failover takes less
 APART_MS = 10_000  # between two heartbeats of one time
 NOT_ANSWERED = "heartbeat_failed"
+
+
+STRAINED = ("waited", "heartbeat_failed", "zookeeper_silent")
+OFTEN = 4  # times that the requests of a broker fail, before it counts as strained
+MOMENT_MS = 2_000  # lines this close are about one failure
 
 
 class ControllerAbsence(NamedTuple):
@@ -49,6 +60,36 @@ def away(record: Record) -> list[ControllerAbsence]:
         if len(long) > max(1, len(hosts) // 2):
             found.append(ControllerAbsence(_waited_for(rows, record), rows))
     return found
+
+
+def strained(record: Record) -> Iterator[list[Statement]]:
+    """The failed requests of a broker that failed alone, of each time that it was so."""
+    hosts = frozenset[int]().union(*record.replicas.values())
+    rows = [r for sign in STRAINED for r in record.said_of(sign) if r.replica not in hosts]
+    by: dict[int, list[list[Statement]]] = {broker: [] for broker in hosts}
+    for row in sorted(rows, key=lambda row: row.ts_ms):
+        runs = by.get(row.broker or 0)
+        if runs is None:
+            continue
+        if not runs or row.ts_ms - runs[-1][-1].ts_ms > 2 * APART_MS:
+            runs.append([])
+        runs[-1].append(row)
+    for broker, runs in by.items():
+        for run in runs:
+            span = run[0].ts_ms - APART_MS, run[-1].ts_ms + APART_MS
+            others = (r for r in rows if r.broker != broker and span[0] <= r.ts_ms <= span[1])
+            is_restless = is_within(record.restless_ms.get(broker, ()), *span)
+            if len(moments(run)) >= OFTEN and not any(others) and not is_restless:
+                yield run
+
+
+def moments(rows: Iterable[Statement]) -> list[int]:
+    """The times of rows in order; those that are close to another count once."""
+    times: list[int] = []
+    for row in rows:
+        if not times or row.ts_ms - times[-1] >= MOMENT_MS:
+            times.append(row.ts_ms)
+    return times
 
 
 def elections(record: Record, span: Interval) -> list[Statement]:

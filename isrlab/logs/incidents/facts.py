@@ -14,13 +14,16 @@ from isrlab.events.exact import Absence
 from isrlab.events.spans import Interval
 from isrlab.events.statements import Statement
 from isrlab.logs.history.record import STOPPING_MS, Record, about, in_span
-from isrlab.logs.incidents.controllers import STILL_MS, elections
+from isrlab.logs.incidents.controllers import STILL_MS, elections, moments
 from isrlab.logs.incidents.losses import Loss
 from isrlab.logs.incidents.parties import BEFORE_MS, SAME_EVENT_MS, SOON_MS, Party, is_back_at_once
 
 FLAPS = 3  # how often one replica must leave one partition
 REFUSALS = 3
-PARTIES = ("broker", "link", "controller", "zookeeper", "cluster", "loss", "quorum")
+PARTIES = (
+    "broker", "link", "controller", "zookeeper", "cluster", "loss", "quorum", "strained", "topic",
+    "cancelled",
+)  # fmt: skip
 SIGNS = ("session_lost", "out_of_resources")
 
 
@@ -44,7 +47,7 @@ class Case:
         """A replica is still out, or the party's broker is gone."""
         gone = (row for row in self.record.gone if about(row) in self.brokers)
         is_gone = any(self.span[0] <= row.ts_ms <= self.span[1] for row in gone)
-        if self.party.kind == "quorum":
+        if self.party.kind in ("quorum", "strained"):
             return self.record.end_ms - self.span[1] < STILL_MS
         return is_gone or self._is_broken or any(out.end_ms is None for out in self.outs)
 
@@ -249,6 +252,13 @@ class Facts(Case):
     def overslept(self) -> list[Statement]:
         """A process did not run, or got no CPU, while another did."""
         return [] if self.all_overslept() else self.own(self.record.overslept(self.span))
+
+    def late_news(self) -> list[Statement]:
+        """A process ran, and logged several changes long after others did."""
+        rows = [
+            row for b in self.brokers for row in in_span(self.record.late.get(b, ()), self.span)
+        ]
+        return rows if len(moments(rows)) >= REFUSALS else []
 
     def all_overslept(self) -> list[Statement]:
         """No broker with a log here ran for some time: they share a host."""

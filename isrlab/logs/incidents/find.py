@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -17,8 +18,9 @@ from typing import NamedTuple
 from isrlab.events.exact import Absence, Key
 from isrlab.events.spans import Interval, length_ms, within
 from isrlab.events.statements import Statement
+from isrlab.events.wording import counted
 from isrlab.logs.history.record import Record, about, clock
-from isrlab.logs.incidents.controllers import away
+from isrlab.logs.incidents.controllers import away, moments, strained
 from isrlab.logs.incidents.facts import PARTIES, Facts, facts
 from isrlab.logs.incidents.losses import Loss, LostRange, losses
 from isrlab.logs.incidents.parties import (
@@ -118,6 +120,11 @@ def find(record: Record, min_isr: int | None = None) -> list[Incident]:
                 stories.append(_story(_case(party, part, troubles, record, episode)))
     stories += [_story(_of_losses(group, record)) for group in losses(record)]
     stories += _of_controllers(stories, record)
+    stories += _of_strained(stories, record)
+    stories += _of_topics(record)
+    if moves := sorted(record.cancelled, key=lambda row: row.ts_ms):
+        span = moves[0].ts_ms, moves[-1].ts_ms
+        stories.append(_story(Facts(Party("cancelled"), [], moves, record, span)))
     still = [each.case for each in stories if each.case.is_open]
     told = {b for case in still for b in (*case.brokers, *(out.replica for out in case.outs))}
     for row in record.gone:
@@ -195,6 +202,32 @@ def _of_controllers(stories: list[_Story], record: Record) -> Iterable[_Story]:
             yield _story(Facts(Party("controller", (controller,)), [], rows, record, span))
 
 
+def _of_strained(stories: list[_Story], record: Record) -> Iterable[_Story]:
+    """Brokers that failed alone to reach the controller, where no other story is about them."""
+    for rows in strained(record):
+        broker, span = rows[0].broker or 0, (rows[0].ts_ms, rows[-1].ts_ms)
+        near = (c.case for c in stories if c.case.span[0] < span[1] and c.case.span[1] > span[0])
+        known = ({*case.brokers, *(out.replica for out in case.outs)} for case in near)
+        if all(brokers and broker not in brokers for brokers in known):
+            yield _story(Facts(Party("strained", (broker,)), [], rows, record, span))
+
+
+def _of_topics(record: Record) -> Iterable[_Story]:
+    """Topics that were deleted and created again under their name."""
+    created: dict[Key, list[Statement]] = defaultdict(list)
+    for row in record.rows["isr_commit"]:
+        created[row.key].append(row)
+    made: dict[str, list[Statement]] = defaultdict(list)
+    for row in record.rows["deleted"]:
+        later = (each for each in created[row.key] if each.ts_ms > row.ts_ms)
+        if row.topic is not None and (new := next(later, None)) is not None:
+            made[row.topic] += [row, new]
+    for rows in made.values():
+        rows.sort(key=lambda row: row.ts_ms)
+        span = rows[0].ts_ms, rows[-1].ts_ms
+        yield _story(Facts(Party("topic"), [], rows, record, span))
+
+
 def _times(case: Facts) -> tuple[int, int | None]:
     """The start of the first absence or trouble and the end of the last one; None: not over."""
     if case.losses:
@@ -241,14 +274,23 @@ def _incident(story: _Story, min_isr: int | None) -> Incident:
 
 
 def _all_keys(case: Facts) -> set[Key]:
+    """The partitions that it hit: of a strained broker those that it led."""
+    if case.party.kind == "strained":
+        at = case.record.leader_at
+        return {key for key in case.record.leaders if at(key, case.span[0]) in case.brokers}
     troubles = {row.key for row in case.troubles if row.topic is not None}
     return troubles.union((each.key for each in case.outs), (each.key for each in case.losses))
+
+
+def _topics(case: Facts) -> list[str]:
+    """The topics of its absences, or else of its troubles."""
+    topics = {out.key.topic for out in case.outs}
+    return sorted(topics or {row.topic for row in case.troubles if row.topic is not None})
 
 
 def _words(case: Facts) -> dict[str, str]:
     """The values for the placeholders in the rules' sentences."""
     leaders = {out.leader for out in case.outs} - {None}
-    topics = sorted({out.key.topic for out in case.outs})
     ends = case.record.log_ends
     keys = sorted(_all_keys(case))
     losing = case.emptied() or case.cut() or case.tail_cut()
@@ -257,7 +299,8 @@ def _words(case: Facts) -> dict[str, str]:
         "losers": _listed(sorted({row.broker for row in losing if row.broker is not None})),
         "out": _listed(sorted({out.replica for out in case.outs})),
         "leaders": _listed(sorted(b for b in leaders if b is not None)),
-        "topics": _listed(topics),
+        "topics": _listed(_topics(case)),
+        "times": counted(len(moments(case.troubles)), "time"),
         "since": " and ".join(clock(ms) for b, ms in ends.items() if b in case.brokers),
         "partitions": _listed([f"{key.topic}-{key.partition}" for key in keys]),
     }
@@ -266,7 +309,7 @@ def _words(case: Facts) -> dict[str, str]:
 def _checks(rule: Rule, words: dict[str, str], case: Facts) -> Iterator[str]:
     """The checks to make, one for each topic if a command names one, quoted; none for a topic name
     that Kafka does not allow and a shell might execute."""
-    topics = sorted({out.key.topic for out in case.outs})
+    topics = _topics(case)
     words = words | {"who": ",".join(map(str, case.brokers))}
     for text in rule.checks:
         for topic in filter(SAFE.fullmatch, topics[:MOST_CHECKED]) if "{topics}" in text else ("",):

@@ -91,7 +91,7 @@ def _partitions(events: pa.Table) -> Iterator[tuple[list[Statement], list[Statem
     """
     for scene in history_of(events).scenes:
         end_ms = max((words[-1] for words in scene.words.values()), default=0)
-        for account in accounts_of(scene)[0]:
+        for account in accounts_of(scene):
             changes = [x for x in account.lines if x.is_exact and x.kind == "isr_commit"]
             printed = [x for x in account.lines if not x.is_exact]
             if changes and printed:

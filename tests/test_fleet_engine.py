@@ -48,7 +48,7 @@ def kernel_pauses(scene):
 
 
 def kernel_setup(scene):
-    """The cell that the scene is."""
+    """The scene as a cell of a fleet."""
     config = FleetConfig(
         version=PRESETS[scene.column],
         replica_lag_time_max_ms=scene.lag_ms,
@@ -80,7 +80,7 @@ def kernel_setup(scene):
 
 
 def kernel_play(scene):
-    """The scene in the kernel, with the partition looked at every millisecond."""
+    """The scene in the kernel, with the partition sampled every millisecond."""
     state = s.new_state(kernel_setup(scene))
     table = np.array(scene.arrivals, dtype=np.int64).reshape(-1, 2)
     partition = np.zeros(len(table), np.int32)
@@ -217,7 +217,7 @@ def test_a_record_about_the_time_of_the_removal(column, is_clean, gap_ms):
 
 
 def test_scenes_are_eventful():
-    """The property is not vacuous: what it draws makes ISRs change and high watermarks wait."""
+    """The property is not vacuous: in its draws ISRs change and high watermarks wait."""
     found = []
 
     @settings(max_examples=60, derandomize=True, database=None, phases=[Phase.generate])

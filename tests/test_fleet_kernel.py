@@ -122,7 +122,7 @@ def cells(draw):
 
 
 def naive_events(cell):
-    """What the dumb fleet says: events, partition 0 every few milliseconds, how produces took."""
+    """Results of the dumb fleet: events, partition 0 every few milliseconds, latencies."""
     names = ("column", "thread_of", "stalls", "arrivals", "record_bytes")
     column, *others = (cell[name] for name in names)
     naive = NaiveCell(column, cell, *others)
@@ -132,7 +132,7 @@ def naive_events(cell):
 
 
 def kernel_cell(cell):
-    """What the compiled fleet is given: its state at time 0, and arrivals."""
+    """The input of the compiled fleet: its state at time 0, and arrivals."""
     config = FleetConfig(
         version=PRESETS[cell["column"]].name,
         replica_lag_time_max_ms=cell["lag_ms"],
@@ -175,7 +175,7 @@ def kernel_cell(cell):
 
 
 def kernel_events(cell):
-    """What the compiled fleet says: events, partition 0, latencies."""
+    """Results of the compiled fleet: events, partition 0, latencies."""
     state, arrivals = kernel_cell(cell)
     rows, samples = watched(state, arrivals, 0, [*range(0, DURATION_MS, SAMPLE_MS), LAST_MS])
     places = np.flatnonzero(state.latencies[0]).tolist()

@@ -190,7 +190,7 @@ def agree(scene):
 
 
 def test_scenes_are_eventful():
-    """The property is not vacuous: leaders move in what it draws, and produces fail."""
+    """The property is not vacuous: in its draws leaders move, and produces fail."""
     seen = []
 
     @settings(max_examples=60, derandomize=True, database=None, phases=[Phase.generate])

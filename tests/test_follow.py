@@ -24,7 +24,7 @@ KILLED = RECORDED / "b-412-follower-killed" / "logs"
 
 
 def told(logs) -> list[tuple]:
-    """What events say, without the place of their line."""
+    """The content of events, without the place of their line."""
     rows = logs.events.drop_columns(["run", "detail"]).to_pylist()
     return sorted(repr(row) for row in rows)
 

@@ -1,4 +1,4 @@
-"""Simulated incidents of all kinds, written as logs and read again: is each named rightly?
+"""Simulated incidents of all kinds, written as logs and read again: is each named correctly?
 
 `python tests/test_incidents_judged.py 210` prints the figures of each kind, also for logs that were
 made worse: one is missing, a clock is apart, lines are dropped.

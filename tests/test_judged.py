@@ -1,4 +1,4 @@
-"""What Kafka's own classes showed (isrlab/judged), played again by the engine: no Java needed.
+"""Recorded states of Kafka's own classes (isrlab/judged), played by the engine without Java.
 
 And the power of these verdicts: each rule of a leader switched by hand, and each release played by
 its neighbours' rules, is noticed by some run, but for what is listed here.

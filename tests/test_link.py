@@ -1,4 +1,4 @@
-"""Schedules as links: short, the same again, and harmless whatever they say."""
+"""Schedules as links: short, unchanged when read, and harmless whatever they contain."""
 
 from __future__ import annotations
 

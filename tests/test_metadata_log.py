@@ -136,7 +136,7 @@ def place(event: dict) -> tuple:
 
 
 def check_damaged(data: bytes, whole: list[dict], records: int) -> None:
-    """Nothing is told that did not happen, and what is not told is counted."""
+    """No event is reported that did not happen, and missing ones are counted."""
     true = defaultdict(list)
     for event in whole:
         true[place(event)].append(event)

@@ -77,6 +77,10 @@ REPAIRS: dict[str, list[Edit]] = {
         Edit("controller/PartitionReassignmentRevert", r"if \(isr\.isEmpty\(\)\)",
              "if (isr.isEmpty() && registration.isr.length != 0)"),
     ],
+    "no_unclean_revert": [
+        Edit(MANAGER, r"if \(revert\.unclean\(\)\) \{\s*if \([^{]*\{",
+             "if (revert.unclean()) { if (true) {"),
+    ],
     "last_known_replica": [
         Edit(BUILDER, r"if \(!isAcceptableLeader\.test\(partition\.lastKnownElr\[0\]\)\)",
              "if (!targetReplicas.contains(partition.lastKnownElr[0])\n"

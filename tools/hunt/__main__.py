@@ -121,6 +121,8 @@ def play(releases: tuple[str, ...], what: str, repaired: tuple[str, ...]) -> int
     if what == "all" or what in known:
         return sum(compare(release, known, what, repaired) for release in releases)
     is_file = ";" not in what and Path(what).exists()
+    if not is_file and ";" not in what:
+        raise click.BadParameter(f"no kind, schedule or file {what!r}; kinds: {', '.join(known)}")
     text = Path(what).read_text() if is_file else what + "\n"
     for release in releases:
         print(release)

@@ -61,7 +61,7 @@ def test_rules_are_switched_for_the_releases_that_are_asked_for() -> None:
 def test_what_is_left_is_named_with_its_reason() -> None:
     shown = notebook.found_table()
     left = [entry for entry in judged.found().values() if notebook.is_left(entry)]
-    assert sum(row["in the engine"].startswith("otherwise: ") for row in shown) == len(left)
+    assert sum(row["in the engine"].startswith("different on purpose: ") for row in shown) == len(left)
     counts = judged.figures().assign(differ=0)
     assert f"and {len(left)} are left and named" in notebook.finding(
         counts, {"a": {"b": "noticed"}}

@@ -63,7 +63,7 @@ def test_what_is_left_is_named_with_its_reason() -> None:
     left = [entry for entry in judged.found().values() if notebook.is_left(entry)]
     assert sum(row["in the engine"].startswith("different on purpose: ") for row in shown) == len(left)
     counts = judged.figures().assign(differ=0)
-    assert f"and {len(left)} are left and named" in notebook.finding(
+    assert f"and {len(left)} remain on purpose" in notebook.finding(
         counts, {"a": {"b": "noticed"}}
     )
 

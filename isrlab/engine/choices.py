@@ -117,7 +117,7 @@ class Reassignment(Form):
 
 
 class Truncation(Form):
-    """How a follower finds the offset it shares with a new leader."""
+    """How a follower decides where to truncate its log to agree with a new leader's."""
 
     HIGH_WATERMARK = 0, "followers truncate to their high watermark"
     EPOCH_ONE_ROUND = 1, "followers ask once where their last epoch ends (KIP-101)"

@@ -100,7 +100,7 @@ def isr_spans(
 
 
 def moves(events: Events, end_ms: int | None = None) -> list[IsrMove]:
-    """Every replica that left or joined an ISR, by time; in one change, those that left first."""
+    """Every replica that left or joined an ISR, by time; in one change, departures come first."""
     return [
         IsrMove(key, ts_ms, replica, joined, {} if joined else evictor)
         for key, ts_ms, before, state, evictor in _states(events, end_ms)

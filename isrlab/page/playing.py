@@ -1,10 +1,11 @@
 """What the page in a browser asks of Python: a message in, a message out, both JSON.
 
-Theory of operation. A `Playground` holds one exploration. Each message is answered soon, with what
-the explorer shows (`explorer_view`). What takes longer comes piece by piece while nobody asks:
-the row of all versions, the marks of a challenge, the decision curve; `more` gives the next piece,
-and each new message replaces what was left of the old ones. A schedule comes from a stranger: its
-length is limited here, its time by the page, which ends this process and begins another.
+Theory of operation. A `Playground` holds one exploration. Each message is answered immediately,
+with what the explorer shows (`explorer_view`). Slower results come in pieces: the row of all
+versions, the marks of a challenge, the decision curve; `more` gives the next piece. A new message
+replaces the pieces still to come, except that a decision curve is added after them. A schedule
+comes from a stranger: its length is limited here, its time by the page, which terminates this
+worker and starts another.
 """
 
 from __future__ import annotations

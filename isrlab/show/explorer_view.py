@@ -29,7 +29,7 @@ _WORDS = colours.OUTCOMES | {"impossible": colours.WHITE}
 
 
 def heed(story: Exploration, asked: Mapping[str, Any]) -> tuple[Exploration, str]:
-    """Apply the reader's choice; returns the exploration and the error, which changes nothing."""
+    """Apply the reader's choice; returns the exploration and the error, "" if it was applied."""
     try:
         match asked:
             case {"play": str(line)}:
@@ -77,7 +77,7 @@ def _said(story: Exploration, differs: int | None) -> str:
 
 
 def actions_of(run: Run) -> list[dict[str, Any]]:
-    """The buttons, by machine; a message is described as its line in a trace is."""
+    """The buttons, by machine; a message is worded as in a trace."""
     groups: dict[int, list[dict[str, str]]] = {}
     for action in enabled(run):
         label = f"{action.part} {action.label}".strip()

@@ -26,7 +26,7 @@ _DASHED = (0, (4, 2))
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """A partition in time: each array has an entry for each moment of `times_s`."""
+    """A partition over time: each array has one entry for each moment of `times_s`."""
 
     times_s: Numbers
     leader: int

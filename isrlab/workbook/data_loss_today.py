@@ -62,7 +62,7 @@ WITHOUT = {"eligible_leader_replicas": False}
 REPAIRS: dict[str, dict[str, bool]] = {
     "as released": {},
     "ELR of replicas only": {"elr_of_replicas_only": True},
-    "min ISR of the own partition": {"min_isr_of_own_partition": True},
+    "min ISR per partition": {"min_isr_of_own_partition": True},
     "both": {"elr_of_replicas_only": True, "min_isr_of_own_partition": True},
 }
 

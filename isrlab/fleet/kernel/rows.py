@@ -71,7 +71,7 @@ def count_latency(state: s.State, now_ms: int, waited_ms: int) -> None:
 
 @merged
 def bucket(waited_ms: int) -> int:
-    """Where a latency is counted: exactly below `EXACT_MS`, then `STEPS` to a doubling."""
+    """The bucket of a latency: one for each ms below `EXACT_MS`, then `STEPS` per doubling."""
     if waited_ms < s.EXACT_MS:
         return waited_ms
     doubling = 0

@@ -275,7 +275,7 @@ def _again(account: Account) -> Iterator[Fault]:
 
 
 def _hearsay(account: Account) -> Iterator[Fault]:
-    """An ISR or leader without a version that only one line reports, and others contradict."""
+    """An ISR or leader that only one line reports, without a version, and others contradict."""
     named: dict[object, list[Statement]] = defaultdict(list)
     for line in account.lines:
         for isr in {line.members, frozenset(line.isr_before) if line.isr_before else None} - {None}:

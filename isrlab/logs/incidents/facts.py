@@ -130,7 +130,7 @@ class Facts(Case):
         return self.removed_by_leaders() if len(leaders) > 1 else []
 
     def most_of_link(self) -> list[Statement]:
-        """One of two brokers removed the other from most partitions that it leads."""
+        """A broker removed the other of two from at least half of what it leads for both."""
         for leader in self.brokers if self.party.kind == "link" else ():
             own = [out for out in self.outs if out.leader == leader]
             led = [
@@ -236,7 +236,7 @@ class Facts(Case):
         return [row for row in self._ends if row.ts_ms < until_ms]
 
     def unreachable(self) -> list[Statement]:
-        """Others cannot fetch from the broker, or the controller has lost it."""
+        """Others cannot fetch from the broker, or the controller has fenced or removed it."""
         failed = self.others_say("not_listening") or self.others_say("fetch_failed")
         return failed or self.fenced() or self.removed_by_controller()
 

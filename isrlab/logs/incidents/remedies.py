@@ -8,7 +8,7 @@ from importlib.resources import files
 
 @dataclass
 class Remedy:
-    """What to do, and when that is done ("": when no partition is under-replicated)."""
+    """`then`: what to do; `done`: when that is done ("": no partition is under-replicated)."""
 
     then: str = ""
     done: str = ""

@@ -329,7 +329,7 @@ def verdict_table(found: Findings, release: str | None, limit_s: float | None) -
     partitions, changes = sum(v.partitions for v in judged), sum(v.changes for v in judged)
     text = f"{changes:,} changes of {counted(partitions, 'partition')}, {len(RULES)} rules: "
     best = ", ".join(sorted({verdict.releases for verdict in judged}))
-    text += f"{counted(len(faults), 'line')} cannot be Kafka's (rules of {best})"
+    text += f"{counted(len(faults), 'line')} that Kafka {best} cannot have printed"
     shown = table(pd.DataFrame(faults).drop(columns="key"), 10).data if faults else ""
     return HTML(f"<p>{text}.</p>{shown}")
 

@@ -1,11 +1,10 @@
 """What the page in a browser asks of Python: a message in, a message out, both JSON.
 
 Theory of operation. A `Playground` holds one exploration. Each message is answered immediately,
-with what the explorer shows (`explorer_view`). Slower results come in pieces: the row of all
-versions, the marks of a challenge, the decision curve; `more` gives the next piece. A new message
-replaces the pieces still to come, except that a decision curve is added after them. A schedule
-comes from a stranger: its length is limited here, its time by the page, which terminates this
-worker and starts another.
+with what the explorer shows (`explorer_view`). Slower results come in pieces (the row of all
+versions, the marks of a challenge, the decision curve); `more` gives the next. A new message drops
+the pieces still to come, except that a decision curve is added to them. Schedules come from
+strangers: their length is limited here, their time by the page, which restarts this worker.
 """
 
 from __future__ import annotations

@@ -76,6 +76,8 @@ class Thread:
     down_until_ms: int = 0
     touched: bool = False  # something was appended for the parked fetch
     written: int = 0  # bytes of the last answer that its quota has not counted
+    unsent: int = 0  # billionths of a byte of an answer that is on a shared link
+    work: int = 0  # ms that this answer will take its thread
 
 
 class Quota:
@@ -102,7 +104,7 @@ class Quota:
 
 ORDINARY = {
     "min_bytes": 1,
-    "leader_bytes_per_s": 0,
+    "shared_links": (),
     "leader_stalls": [],
     "restarts": [],
     "acks_all": False,
@@ -113,7 +115,7 @@ ORDINARY = {
     "throttle": 0,
     "quota_of": (),
 }
-NEVER_MS = -(2**40)
+NEVER_MS, LATE_MS = -(2**40), 2**40
 
 
 class NaiveCell:
@@ -136,7 +138,7 @@ class NaiveCell:
             self.arrivals.setdefault(ms, []).append((partition, records))
         self.events, self.samples, self.turns, self.partition_fetches = [], [], 0, 0
         self.in_flight, self.waiting, self.answer_ms = [], [], None
-        self.sent_us, self.waited = 0, []
+        self.waited = []
         self.throttle = self.settings["throttle"]
         self.sent, self.received = Quota(self.throttle), {}
         for partition in self.partitions:
@@ -160,6 +162,8 @@ class NaiveCell:
         period = max(1, period)
         for now in range(until_ms):
             self.give_up(now)
+            for rate, first, past in self.settings["shared_links"]:
+                self.send_on(rate, self.threads[first:past], now)
             self.controller(now)
             for number in (thread for ms, thread, _ in self.settings["restarts"] if ms == now):
                 self.restart(number, now)
@@ -463,11 +467,33 @@ class NaiveCell:
         mine = [(f.turn, i, p, f) for i, p in enumerate(mine) for f in p.followers]
         sent = self.fill([row for row in mine if row[3].thread == number], now)
         thread.written, thread.touched = sent, False
-        latency, rate = self.settings["latency_ms"], self.settings["bytes_per_s"][number]
-        work = -(-sent * 1000 // rate)
+        thread.work = -(-sent * 1000 // self.settings["bytes_per_s"][number])
         thread.parked = False
-        left = self.end_of_sending(sent, now)
-        thread.next_ms = work_until(left + latency, work, thread.stalls) + latency
+        links = self.settings["shared_links"]
+        if sent and any(first <= number < past for _, first, past in links):
+            thread.unsent, thread.next_ms = sent * 10**9, LATE_MS
+        else:
+            self.leave(thread, now)
+
+    def leave(self, thread, now):
+        """The answer is sent; the next fetch comes in when it has come, and is written."""
+        latency = self.settings["latency_ms"]
+        thread.next_ms = work_until(now + latency, thread.work, thread.stalls) + latency
+
+    def send_on(self, rate, threads, now):
+        """What a link carried in the millisecond before: equal shares, and what is left of them."""
+        busy, left = [thread for thread in threads if thread.unsent], rate * 10**6
+        while busy:
+            share = left // len(busy)
+            ended = [thread for thread in busy if thread.unsent <= share]
+            busy = [thread for thread in busy if thread.unsent > share]
+            for thread in ended:
+                left, thread.unsent = left - thread.unsent, 0
+                self.leave(thread, now)
+            if not ended:
+                for thread in busy:
+                    thread.unsent -= share
+                return
 
     def fill(self, mine, now):
         """Move the ends of (turn, place, partition, follower) by a response; returns its bytes."""
@@ -491,14 +517,6 @@ class NaiveCell:
         if self.throttle and sent:
             self.sent.record(sent, now)
         return sent
-
-    def end_of_sending(self, sent, now):
-        """When one queue for the data to all followers has sent this, in microseconds."""
-        rate = self.settings["leader_bytes_per_s"]
-        if not rate:
-            return now
-        self.sent_us = max(self.sent_us, now * 1000) + -(-sent * 1_000_000 // rate)
-        return -(-self.sent_us // 1000)
 
     def emit(self, index, kind, before, after, now):
         partition = self.partitions[index]

@@ -77,6 +77,7 @@ def test_pauses_are_text_and_back() -> None:
     ({"assigned": "1,2 3,1 1,3 3,2"}, "replication_factor=3"),
     ({"assigned": "1,2,4 3,1,2 1,3,2 3,2,1"}, "brokers out of 1 to 3"),
     ({"assigned": "1;2"}, "is not a list of replicas"),
+    ({"leader_bytes_per_s": 1_000, "link_bytes_per_s": 9}, "=1,000 with link_bytes_per_s=9; valid"),
 ])  # fmt: skip
 def test_what_is_given_wrongly_is_named(settings, says) -> None:
     with pytest.raises(ValueError, match=says):

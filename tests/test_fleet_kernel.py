@@ -60,6 +60,14 @@ def stall_rows(gaps):
 
 
 @st.composite
+def shared_links(draw, threads):
+    """None, one for all threads, or two beside each other."""
+    rates, split = st.sampled_from([1_500, 30_000, 999_999]), draw(st.integers(0, threads))
+    ranges = [(0, split), (split, threads)] if draw(st.booleans()) else []
+    return [(draw(rates), *each) for each in ranges if each[0] < each[1]]
+
+
+@st.composite
 def troubles(draw, threads):
     """What not every cell has: a slow leader, restarts, new replicas, producers that wait."""
     restart = st.tuples(st.integers(1, 1_500), st.integers(0, threads - 1), st.integers(1, 400))
@@ -70,7 +78,7 @@ def troubles(draw, threads):
         "throttle": throttle,
         "quota_of": [draw(st.integers(0, 1)) for _ in range(threads)],
         "min_bytes": 1 if throttle else draw(st.sampled_from([1, 1, 10, 200])),
-        "leader_bytes_per_s": draw(st.sampled_from([0, 0, 1_500, 30_000])),
+        "shared_links": draw(shared_links(threads)),
         "leader_stalls": stall_rows(draw(GAPS)),
         "restarts": sorted((ms, thread, ms + length) for ms, thread, length in restarts),
         "acks_all": draw(st.booleans()),
@@ -150,7 +158,7 @@ def kernel_cell(cell):
     )
     names = ("latency_ms", "fetch_bytes", "response_bytes", "wait_ms")
     min_bytes = min(cell["min_bytes"], cell["response_bytes"])
-    links = Links(*(cell[name] for name in names), min_bytes, cell["leader_bytes_per_s"])
+    links = Links(*(cell[name] for name in names), min_bytes)
     links = links._replace(throttle_bytes_per_s=cell["throttle"])
     setup = Setup(
         rules=rule,
@@ -167,6 +175,7 @@ def kernel_cell(cell):
         empty_threads=cell["empty"],
         throttled=cell["throttle"] > 0,
         quota_of=cell["quota_of"],
+        shared_links=cell["shared_links"],
         duration_ms=DURATION_MS,
     )
     ts_ms, *others = np.array(cell["arrivals"], dtype=np.int64).reshape(-1, 3).T.copy()

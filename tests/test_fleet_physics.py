@@ -49,7 +49,7 @@ def test_a_leader_that_does_not_read_loses_followers_that_are_well():
     assert len({row["broker"] for row in rows(slow, "isr_shrink")}) > 1
 
 
-def test_what_a_leader_sends_is_one_queue_for_all_followers():
+def test_followers_share_what_a_leader_can_send():
     demand = 30 / 3 * 5 * 500 * 2  # bytes/s: partitions of a leader, records, bytes, followers
     enough = QUIET.with_(leader_bytes_per_s=round(3 * demand))
     scarce = QUIET.with_(leader_bytes_per_s=round(0.9 * demand))

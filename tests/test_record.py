@@ -149,13 +149,13 @@ def test_a_throttled_move_takes_a_sixth_longer_than_backlog_and_throttle_say():
 def test_fetchers_of_real_brokers_share_a_link_as_the_notebook_says():
     evicted, names = {}, ("threads", "4 MB/s", "fetch.max", "backlogs (MB)")
     for row in links.rows(2):
-        real, queue = row["real: copied (s)"], row["one queue: copied (s)"]
+        real, model = row["real: copied (s)"], row["model: copied (s)"]
         medians = [float(text.split(" (")[0]) for text in real.split("), ")]
-        assert medians == pytest.approx([*map(float, queue.split(", "))], abs=0.35)
+        assert medians == pytest.approx([*map(float, model.split(", "))], abs=0.35)
         key = " ".join(str(row[name]) for name in names)
-        evicted[key] = row["evicted in 10 tries"], row["one queue: evicted"]
+        evicted[key] = row["evicted in 10 tries"], row["evicted with 2 seeds"]
     assert len(evicted) == 6
-    assert evicted["2 for all 64 MiB 40"] == ("0: 10, 2: 10", "0: 2, 1: 2, 2: 2, 3: 2")
+    assert evicted["2 for all 64 MiB 40"] == ("0: 10, 2: 10", "0: 2, 2: 2")
     assert evicted["2 of each connection 1 MiB 22, 11"] == ("none", "none")
 
 

@@ -85,6 +85,7 @@ def setup(config: FleetConfig, cell: Cell) -> s.Setup:
         record_bytes=cell.recorded.record_bytes if cell.recorded else config.record_bytes,
         first_tick_ms=load.first_tick_ms(config, cell.leader),
         leader_stalls=np.column_stack(load.leader_stalls(config, cell.leader)),
+        shared_links=_shared_links(config, len(brokers)),
         latencies=[latencies(config.pauses, (cell.leader, broker)) for broker in brokers],
         restarts=_restarts(config, brokers),
         leaders_move=moves,
@@ -95,6 +96,14 @@ def setup(config: FleetConfig, cell: Cell) -> s.Setup:
         empty_threads=tuple(t for t, broker in enumerate(brokers) if broker == config.new_broker),
         duration_ms=config.duration_ms,
     )
+
+
+def _shared_links(config: FleetConfig, threads: int) -> list[tuple[int, int, int]]:
+    """Links of the cell: bytes/s, first thread, one past the last."""
+    if config.leader_bytes_per_s:
+        return [(config.leader_bytes_per_s, 0, threads)]
+    rate, each = config.link_bytes_per_s, config.num_replica_fetchers
+    return [(rate, first, first + each) for first in range(0, threads, each) if rate]
 
 
 def _stalls(config: FleetConfig, broker: int) -> s.Ints:

@@ -55,8 +55,9 @@ class CellRows:
         return s.Arrivals(due.ts_ms[mine], places, due.records[mine])
 
     def restart(self, tick_ms: int) -> None:
-        """Restart its process: set its first ISR check, and reset its quotas."""
+        """Restart its process: set its first ISR check, reset its quotas, empty its links."""
         self.state.scalars[s.NEXT_TICK_MS] = tick_ms
+        self.state.threads["is_sent_to"] = s.NOT_SENT_TO
         self.state.sent[:] = self.state.received[self.cell.leader] = s.no_samples(1)[0]
 
     def partition(self, partition: int) -> Any:
@@ -92,7 +93,7 @@ class CellRows:
                 self.state.active[row // s.WORD] &= ~bit
                 thread["partitions"] -= 1
                 if not thread["partitions"]:
-                    thread["next_ms"], thread["is_parked"] = s.NEVER_MS, s.NOT_PARKED
+                    self.stop(thread)
             elif broker in wanted and not has:
                 rows[slot] = row
                 self.state.active[row // s.WORD] |= bit
@@ -189,10 +190,17 @@ class CellRows:
         longer = slow[(slow[:, 0] <= at_ms) & (at_ms < slow[:, 1]), 2]
         return at_ms + int(longer.max(initial=self.state.links.fetch_latency_ms))
 
+    def stop(self, thread: Any) -> None:
+        """It sends no fetch any more, and takes no answer."""
+        thread["next_ms"], thread["is_parked"] = s.NEVER_MS, s.NOT_PARKED
+        if thread["is_sent_to"]:
+            thread["is_sent_to"] = s.UNWANTED
+
     def start(self, place: int, left_ms: int) -> None:
         """Send the next fetch of a follower's thread at this time."""
         thread = self.thread_of(place)
-        thread["left_ms"], thread["is_parked"] = left_ms, s.NOT_PARKED
+        self.stop(thread)
+        thread["left_ms"] = left_ms
         self.make_due(place, self.arrives_ms(place, left_ms))
 
     def make_due(self, place: int, at_ms: int) -> None:

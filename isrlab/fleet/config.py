@@ -123,7 +123,9 @@ class FleetConfig:
     stall_speed: float = _number(0.0, "share of its speed left in a stall", 0, 1,
         "0: they fetch nothing; 0.5: they work at half speed")
     leader_bytes_per_s: int = _number(0, "bytes/s to all followers, 0 for no limit", 0, 10**12,
-        "what a leader can send, one queue for all followers")
+        "what a leader can send: one link, in equal shares to the threads that have work")
+    link_bytes_per_s: int = _number(0, "bytes/s between two brokers, 0 for no limit", 0, 10**12,
+        "what a leader can send to each follower, whose threads share it in the same way")
     throttle_bytes_per_s: int = _number(0, "bytes/s, 0 for none", 0, 10**12,
         "leader. and follower.replication.throttled.rate, of what is reassigned, or left behind "
         "for all (leaders=move)")
@@ -307,6 +309,8 @@ def _problems(config: FleetConfig) -> list[tuple[bool, str]]:
         _misplaced(config, name, replicas_of(getattr(config, name)))
         for name in ("assigned", "reassigned")
     ]
+    both = f"leader_bytes_per_s={config.leader_bytes_per_s:,} with "
+    both += f"link_bytes_per_s={config.link_bytes_per_s:,}; valid: one of them, the other 0"
     moves, dead = config.leaders == "move", "dead" in config.pauses
     still = f"leaders={config.leaders!r} with pauses={config.pauses!r}, "
     still += f"elections={config.elections!r}, reassigned={config.reassigned!r}, "
@@ -317,6 +321,7 @@ def _problems(config: FleetConfig) -> list[tuple[bool, str]]:
     return [
         (config.leaders not in LEADERS, f"leaders={config.leaders!r}; valid: {', '.join(LEADERS)}"),
         (not moves and (dead or told_to), still),
+        (config.leader_bytes_per_s > 0 and config.link_bytes_per_s > 0, both),
         (moves and load == TRACE, needs_drawn),
         *((bool(problem), problem) for problem in badly),
         (load not in loads, f"unknown load {load!r}; known: {', '.join(loads)}"),

@@ -275,7 +275,8 @@ class ReplicaHistories:
         for (leader, _), rows in self._starts.items():
             cell_rows, place = self._cell_rows[leader], rows[0][0]
             thread = cell_rows.thread_of(place)
-            if thread["next_ms"] == s.NEVER_MS or len(rows) >= thread["partitions"]:
+            is_idle = thread["next_ms"] == s.NEVER_MS and thread["is_sent_to"] != s.SENT_TO
+            if is_idle or len(rows) >= thread["partitions"]:
                 cell_rows.start(place, max(left_ms for _, left_ms, _ in rows))
                 if now_ms < thread["down_until_ms"] < s.NEVER_MS:  # its first fetch comes later
                     thread["down_until_ms"] = thread["next_ms"]
@@ -288,7 +289,7 @@ class ReplicaHistories:
                 if thread["is_parked"] or thread["left_ms"] >= now_ms:  # its answer is not written
                     cell_rows.state.followers["end"][places] = known[places, s.HAD_END]
                     known[places, s.TOLD_HIGH_WATERMARK] = known[places, s.OWN_HIGH_WATERMARK]
-                thread["next_ms"], thread["is_parked"] = s.NEVER_MS, s.NOT_PARKED
+                cell_rows.stop(thread)
         self._starts.clear()
         self._sent_back.clear()
 

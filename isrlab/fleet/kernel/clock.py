@@ -7,16 +7,17 @@ watermark is higher than at the last fetch), else it parks the fetch until that 
 `replica.fetch.wait.max.ms` is over (the log is then read again, but clocks, ISR and high watermark
 are not touched: Kafka does that only when a fetch comes in). The answer holds at most
 `replica.fetch.max.bytes` of each partition and `replica.fetch.response.max.bytes` in all, in the
-order of who was served longest ago (as in a fetch session); at least one record. If its rate is
-limited, the leader sends its answers one after another: it never rests, but a small one waits for
-all of a large one (real connections take turns). An answer travels one latency (that of the moment
-at which it leaves: a bad network has a longer one for a while), is received and written at its
-thread's own `bytes_per_s` (what an idle thread leaves goes to no other), rounded up to a
-millisecond, and the next fetch leaves. A stalled thread's work stops, or is slower, and goes on
-afterwards. A stalled leader reads nothing; appends, the expiry task and the controller go on.
+order of who was served longest ago (as in a fetch session); at least one record. If threads share
+a link, an answer leaves when it has been sent (`link.py`), else at once. It travels one latency
+(that of the moment at which it leaves: a bad network has a longer one for a while), is received and
+written at `bytes_per_s` of its thread, rounded up to a millisecond, and the next fetch leaves. A
+stalled thread's work stops, or is slower, and goes on afterwards. A stalled leader reads nothing
+until it is over; what it has read is still sent, and appends, the expiry task and the controller go
+on.
 
-Within one millisecond: the controller's answers, restarts, appends in order of partition, then
-fetches in order of thread, then the expiry task. Only the order is a choice; none of it is chance.
+Within one millisecond: ends of answers on links, the controller's answers, restarts, appends in
+order of partition, then fetches in order of thread, then the expiry task. Only the order is a
+choice; none of it is chance.
 The caller of the cell is asked for room before a millisecond, or an append, for which the tables
 could be too small; so nothing is ever lost, and nothing done twice.
 
@@ -32,7 +33,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from isrlab.fleet.kernel import log, membership, throttle
+from isrlab.fleet.kernel import link, log, membership, throttle
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.compiled import compiled, entry, inlined, merged
 from isrlab.fleet.kernel.resting import lowest_bit
@@ -54,6 +55,8 @@ def run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> bool:
         if now_ms >= until_ms:
             log.tell_timeouts(state, until_ms)
             return True
+        if state.scalars[s.NEXT_SENT_MS] <= now_ms:
+            _on_sent(state, now_ms)
         if state.scalars[s.NEXT_ANSWER_MS] <= now_ms:
             membership.on_controller_answers(state, now_ms)
         if state.scalars[s.NEXT_RESTART_MS] <= now_ms:
@@ -109,6 +112,7 @@ def _next_ms(state: s.State, arrivals: s.Arrivals) -> int:
     next_ms = min(state.scalars[s.NEXT_TICK_MS], state.scalars[s.NEXT_THREAD_MS])
     next_ms = min(next_ms, state.scalars[s.NEXT_ANSWER_MS])
     next_ms = min(next_ms, state.scalars[s.NEXT_RESTART_MS])
+    next_ms = min(next_ms, state.scalars[s.NEXT_SENT_MS])
     arrival = state.scalars[s.NEXT_ARRIVAL]
     if arrival < len(arrivals.ts_ms):
         next_ms = min(next_ms, arrivals.ts_ms[arrival])
@@ -214,11 +218,41 @@ def _answer(state: s.State, now_ms: int, number: int, sent_bytes: int) -> None:
     thread, write_ms = state.threads[number], 0
     if thread.bytes_per_s != s.UNLIMITED_BYTES_PER_S:
         write_ms = (sent_bytes * 1000 + thread.bytes_per_s - 1) // thread.bytes_per_s
-    left_ms = _end_of_sending(state, now_ms, sent_bytes)
-    come_ms = left_ms + log.latency_ms(state, number, left_ms)
-    thread.left_ms = _end_of_work(state, number, come_ms, write_ms)
     thread.is_parked = s.NOT_PARKED
+    if thread.link != s.NO_LINK and sent_bytes > 0:
+        thread.write_ms, thread.left_ms, thread.next_ms = write_ms, s.NEVER_MS, s.NEVER_MS
+        link.begin(state, now_ms, number, sent_bytes)
+    else:
+        _leave(state, now_ms, number, write_ms)
+
+
+@inlined
+def _leave(state: s.State, now_ms: int, number: int, write_ms: int) -> None:
+    """An answer has been sent: it travels and is written, and the thread's next fetch comes in."""
+    thread, come_ms = state.threads[number], now_ms + log.latency_ms(state, number, now_ms)
+    thread.left_ms = _end_of_work(state, number, come_ms, write_ms)
     thread.next_ms = thread.left_ms + log.latency_ms(state, number, thread.left_ms)
+
+
+@compiled
+def _on_sent(state: s.State, now_ms: int) -> None:
+    """Answers leave the links on which they end now; others have larger shares from now on."""
+    for place in range(len(state.shared_links)):
+        shared = state.shared_links[place]
+        if shared.next_ms > now_ms:
+            continue
+        link.advance(state, now_ms, place)
+        for number in range(shared.first, shared.past):
+            thread = state.threads[number]
+            if thread.is_sent_to and thread.unsent == 0:
+                if thread.is_sent_to == s.SENT_TO:
+                    _leave(state, now_ms, number, thread.write_ms)
+                    group_ms = state.group_ms[number // s.GROUP]
+                    state.group_ms[number // s.GROUP] = min(group_ms, thread.next_ms)
+                    next_ms = min(state.scalars[s.NEXT_THREAD_MS], thread.next_ms)
+                    state.scalars[s.NEXT_THREAD_MS] = next_ms
+                thread.is_sent_to = s.NOT_SENT_TO
+        link.plan(state, place)
 
 
 @inlined
@@ -295,18 +329,6 @@ def _send(state: s.State, now_ms: int, row: int, left_bytes: int) -> int:
         if follower.is_throttled:
             state.threads[follower.thread].throttled_bytes += sent_bytes
     return sent_bytes
-
-
-@merged
-def _end_of_sending(state: s.State, now_ms: int, sent_bytes: int) -> int:
-    """When the leader has sent the last byte; what it sends to all followers is one queue."""
-    rate = state.links.leader_bytes_per_s
-    if rate == s.UNLIMITED_BYTES_PER_S:
-        return now_ms
-    begin_us = max(state.scalars[s.LEADER_FREE_US], now_ms * 1000)
-    end_us = begin_us + (sent_bytes * 1_000_000 + rate - 1) // rate
-    state.scalars[s.LEADER_FREE_US] = end_us
-    return (end_us + 999) // 1000
 
 
 @inlined

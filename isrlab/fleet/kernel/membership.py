@@ -301,6 +301,8 @@ def _start_over(state: s.State, now_ms: int, partition: int) -> None:
                 follower.end = follower.seen_end
         if thread.partitions == 1:
             thread.is_parked = s.NOT_PARKED
+            if thread.is_sent_to:
+                thread.is_sent_to = s.UNWANTED
             log.make_due(state, now_ms, follower.thread)
             thread.left_ms = now_ms
             thread.next_ms = now_ms + log.latency_ms(state, follower.thread, now_ms)

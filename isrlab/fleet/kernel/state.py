@@ -31,6 +31,8 @@ NOT_LEADER, NO_BROKER = 10, 11
 # order another was asked for, and will never be answered.
 NOT_PENDING, PENDING, VOID, STUCK = range(4)
 NOT_PARKED, PARKED, WOKEN = range(3)  # a fetch; woken: what its answer says is noted already
+NOT_SENT_TO, SENT_TO, UNWANTED = range(3)  # a thread; unwanted: it does not wait for the answer
+NO_LINK = -1  # an answer leaves at once
 ZERO: int = cast("int", np.int64(0))  # where a variable begins: with a literal, what takes it is
 # compiled twice
 NEVER_MS = 2**62
@@ -46,9 +48,10 @@ LEADER_EPOCH, PARTITION_EPOCH, LAG_RECORDS, SINCE_FETCH_MS, SINCE_CAUGHT_UP_MS =
 EVENT_COLUMNS = 13
 
 # Places in `State.scalars`. No thread is due before NEXT_THREAD_MS, no answer of the controller
-# before NEXT_ANSWER_MS, no restart before NEXT_RESTART_MS.
+# before NEXT_ANSWER_MS, no restart before NEXT_RESTART_MS; no answer leaves its link before
+# NEXT_SENT_MS.
 EVENT_COUNT, COVERED, TURN, NEXT_ARRIVAL, NEXT_TICK_MS, BATCH_SENT_MS, BATCH_DUE_MS = range(7)
-QUEUE_HEAD, QUEUE_COUNT, NEXT_RESTART, LEADER_STALL, LEADER_FREE_US = range(7, 12)
+QUEUE_HEAD, QUEUE_COUNT, NEXT_RESTART, LEADER_STALL, NEXT_SENT_MS = range(7, 12)
 CHUNKS_USED, FREE_CHUNK, NEXT_THREAD_MS, NEXT_ANSWER_MS, NEXT_RESTART_MS = range(12, 17)
 SCALARS = 17
 
@@ -116,7 +119,6 @@ class Links(NamedTuple):
     replica_fetch_response_max_bytes: int
     replica_fetch_wait_max_ms: int
     replica_fetch_min_bytes: int  # a fetch that finds less is parked
-    leader_bytes_per_s: int  # to all followers together, 0 for no limit
     throttle_bytes_per_s: int = 0  # of leaders and of followers (throttle.py), 0 for no limit
 
 
@@ -158,7 +160,7 @@ FOLLOWER_ROW = _row(  # of a partition; those of one thread stand side by side
 )
 THREAD_ROW = _row(
     "fetch_ms next_ms",  # last fetch that reached the leader; the next, or the end of the wait
-    "left_ms",  # when that next one leaves, or left, its broker
+    "left_ms",  # when that next one leaves, or left, its broker (never, while it is sent to)
     "is_parked",  # `PARKED` if the leader holds the thread's fetch
     "ready_bytes",  # that it could answer with; kept if fetch_min_bytes asks
     "down_until_ms",  # its broker restarts: it may not be in an ISR
@@ -166,9 +168,19 @@ THREAD_ROW = _row(
     "partitions",  # how many it reads
     "words_from words_to",  # its words of `State.active`: first, one past the last
     "bytes_per_s",  # what it can receive and write, 0 for no limit
+    "link",  # its row of `State.shared_links`, or `NO_LINK`
+    "is_sent_to unsent",  # `SENT_TO` while its answer is on the link; billionths of a byte left
+    "write_ms",  # how long it receives and writes that answer
     "quota throttled_bytes",  # its row of `State.received`; what it has not counted there yet
     "stall_from stall_to",  # its rows in `State.stalls`: first, one past the last
     "slow_from slow_to",  # and in `State.slow`
+)
+
+
+LINK_ROW = _row(  # shared by threads (link.py)
+    "bytes_per_s first past",  # its rate; its threads: first, one past the last
+    "counted_ms next_ms",  # until when answers on it are counted; when the next of them ends
+    "busy",  # how many there are
 )
 
 
@@ -179,6 +191,7 @@ class State(NamedTuple):
     followers: NDArray[np.void]  # FOLLOWER_ROW[words * WORD], each thread begins with a word
     follower_at: NDArray[np.int32]  # int32[partitions, slots], the row of each follower
     threads: NDArray[np.void]  # THREAD_ROW[threads]
+    shared_links: NDArray[np.void]  # LINK_ROW[links]
     group_ms: Ints  # int64[groups]: no thread of these `GROUP` is due before
     active: Bits  # uint64[words], followers that a fetch must look at
     carried: Ints  # int64[rows, 3] where leaders move, else none: see `HAD_END`
@@ -211,6 +224,7 @@ class Setup(NamedTuple):
     leader_stalls: Ints = np.zeros((0, 2), np.int64)
     throttled: bool = False  # all partitions, of the leader and of all followers
     quota_of: Sequence[int] = ()  # of each thread, row of `State.received`; else each its own
+    shared_links: Sequence[tuple[int, int, int]] = ()  # bytes/s, first thread, one past the last
     latencies: Sequence[Ints] = ()  # int64[n, 3] for each thread, as in `State.slow`
     restarts: Ints = np.zeros((0, 3), np.int64)
     acks_all: bool | NDArray[np.bool_] = False  # bool[partitions]: producers wait for the ISR
@@ -231,7 +245,7 @@ def new_state(setup: Setup) -> State:
     scalars[NEXT_TICK_MS] = setup.first_tick_ms
     scalars[[BATCH_SENT_MS, BATCH_DUE_MS]] = -1
     scalars[CHUNKS_USED] = 1
-    scalars[NEXT_ANSWER_MS] = NEVER_MS
+    scalars[[NEXT_ANSWER_MS, NEXT_SENT_MS]] = NEVER_MS
     scalars[NEXT_RESTART_MS] = setup.restarts[0, 0] if len(setup.restarts) else NEVER_MS
     active = np.zeros(len(followers) // WORD, dtype=np.uint64)
     for row in follower_at[np.isin(setup.thread_of, setup.empty_threads)].tolist():
@@ -241,6 +255,7 @@ def new_state(setup: Setup) -> State:
         followers,
         follower_at,
         threads,
+        _shared_links(setup),
         np.zeros(-(-len(setup.stalls) // GROUP), dtype=np.int64),
         active,
         carried=np.column_stack([ends[: len(ends) * setup.leaders_move]] * 3),
@@ -352,9 +367,21 @@ def _threads(setup: Setup) -> NDArray[np.void]:
     threads["words_from"], threads["words_to"] = _words(setup)
     threads["bytes_per_s"] = setup.bytes_per_s
     threads["quota"] = setup.quota_of or np.arange(len(threads))
+    threads["link"] = NO_LINK
+    for place, (_, first, past) in enumerate(setup.shared_links):
+        threads["link"][first:past] = place
     for name, pieces in (("stall", setup.stalls), ("slow", setup.latencies)):
         if len(pieces):
             ends = np.cumsum([len(rows) for rows in pieces])
             threads[f"{name}_to"] = ends
             threads[f"{name}_from"][1:] = ends[:-1]
     return threads
+
+
+def _shared_links(setup: Setup) -> NDArray[np.void]:
+    """LINK_ROW[links] at time 0."""
+    links = np.zeros(len(setup.shared_links), dtype=LINK_ROW)
+    for place, row in enumerate(setup.shared_links):
+        links[["bytes_per_s", "first", "past"]][place] = row
+    links["next_ms"] = NEVER_MS
+    return links

@@ -1,8 +1,6 @@
-"""Fetcher threads and followers on one link: real brokers beside two ways to model it.
+"""Fetcher threads and followers on one link: real brokers beside the fleet's model of it.
 
-`tools/record/linked.py` made the recordings. In the model a link is either one queue, in which a
-response waits until the previous one is complete (`leader_bytes_per_s`), or a fixed share for each
-thread that has a backlog (`neighbours.sharing`).
+`tools/record/linked.py` made the recordings; the model is `fleet/kernel/link.py`.
 """
 
 from __future__ import annotations
@@ -22,11 +20,10 @@ from isrlab.world.reassigned import ADVICE, ClusterRun, TopicTry, sessions
 
 RATE, SMALL_BYTES, LARGE_BYTES = 4_000_000, 1_000, 20_000  # of the link; of the records
 BEGIN_S, PARTITIONS = 5, 4
-WAYS = "one queue", "fixed shares"
 
 
 def rows(seeds: int = 10) -> list[dict[str, object]]:
-    """A row for each situation: the real tries, and `seeds` runs of both models.
+    """A row for each situation: the real tries, and `seeds` runs of the model.
 
     Real times are the median, and in brackets the extremes; evictions are counted by partition.
     """
@@ -48,10 +45,9 @@ def _row(run: ClusterRun, seeds: int) -> dict[str, object]:
         "real: copied (s)": _and(f"{np.median(s):.1f} ({s[0]:.1f} to {s[-1]:.1f})" for s in times),
         f"evicted in {len(tries[0])} tries": _counts(left),
     }
-    for way in WAYS:
-        copied_s, left = _simulated(run, backlogs, way, seeds)
-        row[f"{way}: copied (s)"] = _and(f"{s:.1f}" for s in copied_s)
-        row[f"{way}: evicted"] = _counts(left)
+    copied_s, left = _simulated(run, backlogs, seeds)
+    row["model: copied (s)"] = _and(f"{s:.1f}" for s in copied_s)
+    row[f"evicted with {seeds} seeds"] = _counts(left)
     return row
 
 
@@ -88,17 +84,14 @@ def _left(run: ClusterRun, each: TopicTry) -> int:
 
 
 def _simulated(
-    run: ClusterRun, backlogs: Sequence[int], way: str, seeds: int
+    run: ClusterRun, backlogs: Sequence[int], seeds: int
 ) -> tuple[list[float], Counter[int]]:
     """A fleet of that run: times of its first seed, which decides only when ISRs are checked, and
     evictions by partition."""
     threads, ids = int(run.settings["num.replica.fetchers"]), ",".join(map(str, run.brokers))
-    busy = min(threads, len(backlogs)) * (len(run.brokers) - 1)
-    link: dict[str, Any] = {"follower_bytes_per_s": RATE // busy}
+    link: dict[str, Any] = {"follower_bytes_per_s": 10**12, "leader_bytes_per_s": RATE}
     if "each" in run.settings["link"]:
         link = {"follower_bytes_per_s": RATE}
-    elif way == "one queue":
-        link = {"follower_bytes_per_s": 10**12, "leader_bytes_per_s": RATE}
     limits = ("replica.fetch.max.bytes", "replica.fetch.response.max.bytes")
     link |= {n.replace(".", "_"): int(run.settings[n]) for n in limits if n in run.settings}
     with tempfile.TemporaryDirectory() as folder:

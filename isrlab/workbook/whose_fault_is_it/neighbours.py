@@ -56,15 +56,9 @@ def sized(config: FleetConfig, size_mb: float) -> FleetConfig:
 
 
 def sharing(config: FleetConfig) -> FleetConfig:
-    """The fleet in which the threads of a pair of brokers share one bandwidth.
-
-    It is divided among the threads that have a hot partition; the others need little. A thread
-    without work takes nothing from them.
-    """
-    hot = [p for p in _led(config) if p < config.hot_partitions]
-    busy = len({fetcher_id(p, config.num_replica_fetchers) for p in hot})
-    rate = config.follower_bytes_per_s // max(1, busy)
-    return config.with_(follower_bytes_per_s=rate, name=f"{config.run} shared")
+    """The fleet in which the threads of a pair of brokers share a link as fast as one of them."""
+    rate, name = config.follower_bytes_per_s, f"{config.run} shared"
+    return config.with_(link_bytes_per_s=rate, follower_bytes_per_s=10**12, name=name)
 
 
 def placed(config: FleetConfig) -> FleetConfig:

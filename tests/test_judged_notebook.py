@@ -61,11 +61,10 @@ def test_rules_are_switched_for_the_releases_that_are_asked_for() -> None:
 def test_what_is_left_is_named_with_its_reason() -> None:
     shown = notebook.found_table()
     left = [entry for entry in judged.found().values() if notebook.is_left(entry)]
-    assert sum(row["in the engine"].startswith("different on purpose: ") for row in shown) == len(left)
+    said = [row["in the engine"] for row in shown]
+    assert sum(text.startswith("different on purpose: ") for text in said) == len(left)
     counts = judged.figures().assign(differ=0)
-    assert f"and {len(left)} remain on purpose" in notebook.finding(
-        counts, {"a": {"b": "noticed"}}
-    )
+    assert f"and {len(left)} remain on purpose" in notebook.finding(counts, {"a": {"b": "noticed"}})
 
 
 def test_each_kind_of_the_hunt_has_a_promise_in_words_and_a_schedule() -> None:

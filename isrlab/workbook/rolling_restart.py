@@ -218,9 +218,9 @@ def finding(table: pd.DataFrame, waited: pd.DataFrame) -> str:
     early, safe = refused[is_early], refused[~is_early]
     return (
         f"Over loads of {table['share'].min():.0%} to {table['share'].max():.0%} the last "
-        f"partition is back within {off:.0%} of the formula; rolling restarts below the safe wait "
-        f"had {early.sum():,} produces refused in {len(early)} runs, those at or above it "
-        f"{safe.sum():,} in {len(safe)}."
+        f"partition of this run is back within {off:.0%} of the formula; rolling restarts below "
+        f"the safe wait had {early.sum():,} produces refused in {len(early)} runs, those at or "
+        f"above it {safe.sum():,} in {len(safe)}."
     )
 
 

@@ -36,7 +36,6 @@ class Claim(msgspec.Struct, forbid_unknown_fields=True):
     values: dict[str, list[Any]] = {}  # of the others; the first is the notebook's
     seeds: int = 0
     slow: bool = False  # too slow for the sample
-    known: str = ""  # why it breaks where it does, if that is meant to stay
 
     @property
     def name(self) -> str:

@@ -23,7 +23,7 @@ from hold.claims import FOLDER, Cell, Claim, cells
 
 COLUMNS = (
     "notebook", "says", "verdict", "settings", "held", "generations", "values", "seeds", "cells",
-    "where", "known",
+    "where",
 )  # fmt: skip
 MOST_NAMED = 4  # settings in which a claim breaks
 
@@ -164,5 +164,5 @@ def table(verdicts: Iterable[Verdict]) -> str:
         covered = f"{seen[0]} to {seen[-1]} ({len(seen)})" if len(seen) > 1 else "".join(seen)
         held = len(v.settings) - len(v.broken)
         rows.writerow([v.claim.notebook, v.claim.says, v.word, len(v.settings), held, covered,
-                       values, v.claim.seeds, v.run, v.where(), v.claim.known])  # fmt: skip
+                       values, v.claim.seeds, v.run, v.where()])  # fmt: skip
     return text.getvalue()

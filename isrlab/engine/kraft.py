@@ -4,11 +4,12 @@ Theory of operation. Every event (a broker is fenced or unfenced, a leader asks 
 operator for an election or for other replicas) becomes one change: the stored state, the targets
 and the brokers that may lead determine the new leader and sets. Without eligible leader replicas
 (ELR, KIP-966) the ISR never becomes empty: its last member stays, even if its broker is dead. With
-them it may, because the replicas that left it below min.insync.replicas are remembered: while the
-high watermark is held (KAFKA-15583) they have every committed record, so electing one is clean.
+them it may, because the controller remembers the replicas that leave the ISR when it is, or falls,
+below min.insync.replicas: while the high watermark is held (KAFKA-15583) they have every committed
+record, so electing one is clean.
 
 A reassignment adds its replicas to the list, and the leader epoch stays; the change that completes
-it, whatever its cause, drops the replicas to be removed and raises the epoch.
+it, whatever its cause, drops the replicas to be removed, and raises the epoch if there are any.
 
 Left out: directories, the waves in which brokers are notified, and remembering all last known
 members instead of the last leader (useLastKnownLeaderInBalancedRecovery=false).

@@ -72,7 +72,8 @@ def lag_clock_in_new_epoch(
 ) -> int:
     """The follower's lag clock when its leader keeps leading in a new leader epoch.
 
-    A replica outside the ISR counts as never caught up, so the high watermark does not wait for it.
+    Since 0.10.2 a replica outside the ISR counts as never caught up, so the high watermark does not
+    wait for it. In 0.8 every clock is set to now; from 0.9.0 to 0.10.1 none changes.
     Source: R 0.8.2.2:50 (every replica, now); 0.10.2.2:80, 3.7.1:150-186 (ISR now, else 0).
     """
     if clock_reset == ClockReset.NEVER:

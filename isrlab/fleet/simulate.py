@@ -44,7 +44,7 @@ RUNS = f"place int, run string, version string, lag_time_ms long, lag_messages l
 def simulate_local(configs: Configs) -> pa.Table:
     """The events of one or several fleets, computed here, ordered by run, time and partition.
 
-    For fleets of some hundred partition-hours; larger ones belong on Spark.
+    For fleets of a few hundred partition-hours; larger ones belong on Spark.
     """
     table = pa.concat_tables(
         table

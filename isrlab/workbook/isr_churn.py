@@ -157,7 +157,7 @@ def bursts(config: FleetConfig) -> dict[int, list[int]]:
 
 
 def troubled(config: FleetConfig, trouble: str) -> FleetConfig:
-    """The fleet with a trouble of `TROUBLES`: all the time, or from the start of each burst."""
+    """The fleet with one of the `TROUBLES`, either all the time or from the start of each burst."""
     (form, settings), end = TROUBLES[trouble], round(config.minutes * 60)
     starts = [start / 1000 for start in bursts(config)] if "{start}" in form else [0.0]
     times = [{"start": f"{s:.3f}", "stop": f"{s + TROUBLE_S:.3f}", "end": end} for s in starts]

@@ -120,7 +120,7 @@ def expected_s(config: FleetConfig) -> float:
 
 def beside_real_brokers() -> list[dict[str, str]]:
     """Nine partitions of 40 MB, moved by 3.9.2 under each throttle in one batch, and by this model;
-    each gets 50 kB/s, and the move begins 30 s after the last of the backlog."""
+    producers write 50 kB/s to each, and the move begins 30 s after the backlog is complete."""
     taken_s: dict[str, list[float]] = {}
     for run in sessions(ADVICE):
         if "throttle" in run.settings:

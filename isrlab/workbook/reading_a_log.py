@@ -41,7 +41,7 @@ def twenty_batches(
 def plot_lookup(segment: seg.LogSegment, target: int) -> Axes:
     """The index above the file: the entry chosen for `target`, and the batches checked from there.
 
-    The width of a batch is its bytes; above it is its first offset. Offsets are 0-based.
+    The width of a batch shows its size in bytes; above it is its first offset. Offsets are 0-based.
     """
     lookup, size = segment.locate(target), segment.size_bytes
     entries, colours = list(segment.index), [style.PALE] * len(segment.batches)

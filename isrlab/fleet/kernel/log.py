@@ -114,9 +114,9 @@ def _push_high_watermark(state: s.State, now_ms: int, partition: int) -> None:
 
 @compiled
 def note_answer(state: s.State, number: int) -> None:
-    """A fetch comes in or, parked, is answered: with the high watermarks of now.
+    """A fetch arrives or, if it was parked, is answered: note the current high watermarks.
 
-    Whose fetch comes in has written the answer to the one before.
+    A follower whose fetch arrives has written the answer to its previous fetch.
     """
     thread = state.threads[number]
     for row in range(thread.words_from * s.WORD, thread.words_to * s.WORD):

@@ -255,9 +255,9 @@ def _remove(state: s.State, now_ms: int, partition: int, slot: int) -> None:
 
 @compiled
 def _begin_epoch(state: s.State, now_ms: int, partition: int) -> None:
-    """The leader goes on leading in a new epoch: what it knows of its followers begins anew.
+    """A leader that keeps leading starts a new epoch: it resets its followers' clocks as the release does.
 
-    Who asked in the epoch before is sent away, and fetches again. All followers are awake.
+    Fetches parked in the old epoch are answered if the release fences stale epochs.
     Source: makeLeader, Partition.scala 0.10.2.2:160-210, 3.3.2:530-625.
     """
     rule, leader = state.rules, state.partitions[partition]

@@ -160,7 +160,7 @@ def outcome(trial: Trial) -> str:
 
 
 def copies_when_acknowledged(trial: Trial, record: str) -> int:
-    """How many replicas have a record in the step in which its producer has its answer."""
+    """How many replicas have a record in the step in which its producer gets the answer."""
     answer = _events(trial, "produce_ack", records=record)[0]
     frame = [frame for frame in trial.run.frames if frame.place < answer.place][-1]
     return sum(record in (r.id for r in log.records) for log in frame.disks.values())

@@ -255,7 +255,7 @@ def _remove(state: s.State, now_ms: int, partition: int, slot: int) -> None:
 
 @compiled
 def _begin_epoch(state: s.State, now_ms: int, partition: int) -> None:
-    """A leader that keeps leading starts a new epoch: it resets its followers' clocks as the release does.
+    """A leader that goes on starts an epoch, and resets its followers' clocks as its release does.
 
     Fetches parked in the old epoch are answered if the release fences stale epochs.
     Source: makeLeader, Partition.scala 0.10.2.2:160-210, 3.3.2:530-625.

@@ -1,2 +1,2 @@
-"""Real broker logs: lines to statements (reader), statements to what is known (history), and from
-there to what happened and who did it (incidents). Each room imports only from those before it."""
+"""Real broker logs: `reader` turns lines into statements, `history` joins them into a history, and
+`incidents` finds what happened and why. Each package imports only from those named before it."""

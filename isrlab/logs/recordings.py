@@ -1,7 +1,7 @@
-"""The recordings in `data/recordings`: logs of real Kafka brokers, and what was done to them.
+"""The recordings in `data/recordings`: logs of real Kafka brokers, and the faults injected.
 
-Two KRaft clusters, 3.9 and 4.1, of three brokers each, lag limit 5 s; the README there tells all.
-What was done is known to the millisecond: it is the truth that readers of the logs are held to.
+Two KRaft clusters, 3.9 and 4.1, of three brokers each, lag limit 5 s; the README there describes
+them. Each fault is known to the millisecond: the results of reading the logs are compared with it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Outage(NamedTuple):
 
 
 def folder(release: str) -> Path:
-    """Where the recording of "3.9" or "4.1" lies. Raises ValueError for another release."""
+    """The folder of the recording of "3.9" or "4.1". Raises ValueError for another release."""
     if release not in RUNS:
         raise ValueError(f"no recording of Kafka {release!r}; there are: {', '.join(RUNS)}")
     return _ROOT / RUNS[release]
@@ -61,7 +61,7 @@ def traced(release: str) -> pa.Table:
 
 
 def replayed(log_dir: PathName, target: PathName, step_ms: int) -> Iterator[int]:
-    """Write the logs of a folder into another as brokers did, so much of their time at each step.
+    """Write the logs of a folder into another as brokers did, `step_ms` of their time at each step.
 
     Yields the time up to which they are written, in ms since the epoch.
     """
@@ -86,12 +86,12 @@ def replayed(log_dir: PathName, target: PathName, step_ms: int) -> Iterator[int]
 
 
 def outages(release: str, *signals: str) -> list[Outage]:
-    """Who was stopped (SIGSTOP), killed (SIGKILL) or shut down (SIGTERM), all or those signals."""
+    """The outages by pause (SIGSTOP), kill (SIGKILL) and shutdown (SIGTERM), or these signals."""
     return [each for each in known_outages(folder(release)) if each.signal in (signals or _ENDS)]
 
 
 def known_outages(log_dir: str | Path) -> list[Outage]:
-    """What a `timeline.csv` (time_utc, action, broker) beside the logs says; none without one.
+    """The outages in a `timeline.csv` (time_utc, action, broker) beside the logs, if there is one.
 
     An outage ends with SIGCONT, or with the start of the process, or with the timeline.
     """
@@ -111,10 +111,10 @@ def known_outages(log_dir: str | Path) -> list[Outage]:
 
 @cache
 def events(release: str) -> pa.Table:
-    """The events of a recording as its lines say them, in order; the run is `RUNS[release]`.
+    """The events of a recording as its lines report them, in order; the run is `RUNS[release]`.
 
-    All logs of all brokers: what a controller says has `detail.said_by`, and `detail.file` names
-    the log.
+    From all logs of all brokers: events that a controller reports have `detail.said_by`, and
+    `detail.file` names the log.
     """
     return _logs(release).events
 
@@ -126,5 +126,5 @@ def _logs(release: str) -> BrokerLogs:
 
 @cache
 def history(release: str) -> History:
-    """What the lines of a recording prove."""
+    """The history that the lines of a recording prove."""
     return history_of(events(release), _logs(release).files)

@@ -54,8 +54,8 @@ OPTIONS = {
 }
 TABLES = {"events": SCHEMA, "unread": schema_of(UNREAD), "files": schema_of(FILES)}
 ALWAYS_MS = (-(2**63), 2**63 - 1)
-TASK_BYTES = 64 * 1024 * 1024  # of a stream: roughly what one task reads
-END_BYTES = 64 * 1024  # of a file: its first and last lines
+TASK_BYTES = 64 * 1024 * 1024  # roughly what one task of a stream reads
+END_BYTES = 64 * 1024  # of each end of a file, searched for its first and last times
 
 
 class Logs:
@@ -104,7 +104,7 @@ class Logs:
         return is_before or (first_ms is not None and first_ms >= self.until_ms)
 
     def _ends_ms(self, path: str) -> tuple[int | None, int | None]:
-        """The times of a file's first and last lines; None where they are not known yet."""
+        """The earliest time at a file's beginning, the latest at its end; None if not known yet."""
         begin = next(chunks(path), b"")[:END_BYTES]
         with open(path, "rb") as file:
             is_plain = file.read(len(begin)) == begin

@@ -1,7 +1,7 @@
 """Why logs may miss something that happened, or show something that did not.
 
 Files that were not read or not understood; logs that are missing; lines that no broker prints,
-which a client may have forged (its id may hold line breaks); logs of more than one cluster.
+which a client may have forged (a client id may hold line breaks); logs of several clusters.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def _lines(unread: list[dict], reason: str) -> Iterator[str]:
 
 
 def _missing_logs(files: list[dict], leaders: Collection[int]) -> Iterator[str]:
-    """Leaders whose server.log is missing, or has nothing below WARN: only it shows their requests.
-    A metadata log makes up for it."""
+    """Leaders whose server.log is missing, or has nothing below WARN: only that log shows their
+    requests. None are missed if a metadata log is present, which has every change."""
     if any(row["layout"] == LAYOUT for row in files):
         return
     heard, nameless = set[int](), 0
@@ -78,7 +78,7 @@ def _missing_logs(files: list[dict], leaders: Collection[int]) -> Iterator[str]:
 
 
 def _clusters(rows: list[Statement]) -> Iterator[str]:
-    """Unless a process names another cluster, and that is why its start fails."""
+    """Several cluster ids, apart from those of brokers whose start fails soon afterwards."""
     ids: dict[str, str] = {}
     signs = [row for row in rows if row.kind == "sign"]
     failed = [(r.broker, r.ts_ms) for r in signs if r.detail.get("sign") == "start_failed"]
@@ -111,9 +111,9 @@ def _remade_topics(rows: list[Statement]) -> Iterator[str]:
 def _two_at_once(rows: list[Statement]) -> Iterator[str]:
     """Logs with the same name in which one broker logs different things at the same time.
 
-    Equal lines are read once, so a copy of a log has none left.
+    Equal lines are read once, so no rows are left of a copied log.
     """
-    ends: dict[tuple[int, str], tuple[int, int]] = {}  # they are in order of time
+    ends: dict[tuple[int, str], tuple[int, int]] = {}  # the rows are in order of time
     for row in rows:
         if row.broker is not None and row.file:
             place = row.broker, row.file

@@ -59,7 +59,7 @@ def _brokers(name: str, text: str) -> Values:
 
 
 class Field(NamedTuple):
-    """`pattern` matches its text; `read` gives its values, or is None if the name is enough."""
+    """`pattern` matches the field's text; `read` gives its values (None: the name decides how)."""
 
     pattern: str
     read: Callable[[str, str], Values] | None = None

@@ -43,7 +43,7 @@ BROKER_LOG_NAME = re.compile(r"^(server|controller|state-change)[^/]*log")
 MAX_LINE_BYTES = LOOKED_AT_BYTES = 64 * 1024
 READ_BYTES = 4 * 1024 * 1024
 HOLE_BYTES = 32 * 1024  # of zeros: longer holes in a line are read as this long
-# A line that a container runtime (CRI) has split: it marks pieces that continue with a P.
+# A container runtime (CRI) splits long lines, and marks each piece but the last with a P.
 IN_PIECES = (b" stdout P ", b" stderr P ")
 _PIECE = re.compile(rb"[^\n]{0,48} std(?:out|err) P ")
 _STRANGE = bytes({*range(1, 32)} - {9, 10, 12, 13, 27})  # characters that do not occur in text
@@ -89,9 +89,9 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadBlock:
-    """Whole lines: line `n` of the block, number `first + n` of the file, is
-    `data[ends[n] : ends[n + 1]]` with its end. `cut` are those longer than `MAX_LINE_BYTES`. In the
-    file the block ends before byte `end`."""
+    """Whole lines. Line `n` of the block is line `first + n` of the file, and is
+    `data[ends[n] : ends[n + 1]]`, line break included. `cut` has the numbers of lines longer than
+    `MAX_LINE_BYTES`. The block ends before byte `end` of the file."""
 
     first: int
     data: bytes
@@ -105,7 +105,7 @@ class ReadBlock:
 
     @cached_property
     def is_plain(self) -> bool:
-        """It is text, without characters that do not occur in text."""
+        """Whether it is UTF-8, without control characters that do not occur in text."""
         return self.is_utf8 and len(self.data.translate(None, CONTROL)) == len(self.data)
 
     @property
@@ -127,7 +127,7 @@ def is_utf8(data: bytes) -> bool:
 
 
 def _joined(pieces: re.Match[bytes]) -> bytes:
-    """The pieces of a split line as one line, without prefixes; empty lines take their places."""
+    """A split line as one, with its first prefix only; empty lines replace the other pieces."""
     first, *rest = (piece.rstrip(b"\r") for piece in pieces[0].split(b"\n"))
     return b"".join([first, *(piece.split(b" ", 3)[-1] for piece in rest)]) + b"\n" * len(rest)
 
@@ -161,7 +161,7 @@ def stored(log_dir: PathName) -> Iterator[PathName]:
 def find(log_dir: PathName, time_zone: str = "UTC") -> list[Source]:
     """Every file below `log_dir`, by name; links that lead out of it are not followed.
 
-    Raises LogDirError when there is nothing that could be read, or no such time zone.
+    Raises LogDirError if nothing can be read, or the time zone is unknown.
     """
     try:
         zone_of(time_zone)
@@ -300,7 +300,7 @@ def blocks(
             is_cut = False
             yield block
         rest = _short_holes(rest)
-        if len(rest) > 2 * MAX_LINE_BYTES:  # of a very long line the beginning is kept
+        if len(rest) > 2 * MAX_LINE_BYTES:  # keep only the beginning of a very long line
             rest, is_cut = rest[: MAX_LINE_BYTES + 1], True
         if not chunk:
             break

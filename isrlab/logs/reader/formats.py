@@ -17,8 +17,8 @@ from isrlab.events import names
 from isrlab.logs.reader.fields import COLUMN, FIELDS, Values, unkept
 
 Entry = tuple[str, list[str], str]  # its first line, the lines below it, its place
-# A field: its name, and the function for its value in the column of that name, or for values of
-# several columns; with neither, its text goes to `detail`. The number is that of its group.
+# A field: the number of its group, its name, and a function for its value in its column, or one
+# for values of several columns; with neither, its text goes to `detail`.
 Part = tuple[int, str, Callable[[str, str], object] | None, Callable[[str, str], Values] | None]
 LEVELS = ("FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE")
 MOST_BEFORE = 400  # characters that a layout may put before a message
@@ -63,7 +63,7 @@ class Format:
 
     @cached_property
     def parts(self) -> list[Part]:
-        """Its fields, the last one first: a line's own values override nested ones."""
+        """The fields, last one first: values early in a line override nested ones behind them."""
         reads = [(n, name, FIELDS[name].read) for n, name in enumerate(self.fields)]
         said = [each for each in reversed(reads) if each[2] is not unkept]
         return [(n, name, None if read else COLUMN.get(name), read) for n, name, read in said]

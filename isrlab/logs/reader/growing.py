@@ -67,7 +67,7 @@ class GrowingFile(NamedTuple):
     metadata: metadata_files.MetadataSource | None  # if it belongs to a metadata log
 
     def has(self, size_bytes: int, crc: int) -> bool:
-        """Whether it begins as a position says."""
+        """Whether the file begins with the bytes that a position recorded."""
         return self.size_bytes >= size_bytes and crc32(self.head[:size_bytes]) == crc
 
 
@@ -162,7 +162,7 @@ def _without_copies(files: Iterable[GrowingFile]) -> list[GrowingFile]:
 
 
 def _known(where: Position, name: str, files: list[GrowingFile]) -> GrowingFile | None:
-    """The file that a position means, whatever its name is now."""
+    """The file that a position refers to, whatever its name is now."""
     fitting = [file for file in files if file.has(*where[name])]
     return min(fitting, key=lambda f: (f.source.name != name, f.source.name), default=None)
 
@@ -170,7 +170,7 @@ def _known(where: Position, name: str, files: list[GrowingFile]) -> GrowingFile 
 def follow(
     log_dir: PathName, run: str | None = None, time_zone: str | None = None
 ) -> Iterator[BrokerLogs | None]:
-    """The logs of a folder, each time the iterator is advanced; None without anything new.
+    """Yields the logs of a folder as they are at that moment, or None if nothing is new.
 
     Raises LogDirError if the folder does not exist, or the zone is unknown.
     """
@@ -207,7 +207,7 @@ def follow(
 
 
 def additions(start: Position, end: Position, files: list[GrowingFile]) -> Iterator[Addition]:
-    """The new bytes of each file. Raises LogDirError if they no longer exist."""
+    """The new bytes of each file. Raises LogDirError if a file with new bytes is gone."""
     known = {name: _known(start, name, files) for name in start}
     begun = {file.source: start[name][0] for name, file in known.items() if file}
     for name, (size, crc) in end.items():
@@ -226,7 +226,7 @@ def new_events(new: list[Addition], files: Files, read: TableReader) -> pa.Table
     """The events of the lines that were added.
 
     `read` gives the events of files, and `files` the current files, in case one was just renamed.
-    Raises LogDirError if one no longer exists.
+    Raises LogDirError if a file no longer exists.
     """
     sources = [Source(added.path, added.name, added.end, None, added.end) for added in new]
     for _ in range(MOST_ATTEMPTS):

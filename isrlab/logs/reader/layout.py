@@ -43,7 +43,7 @@ _TOKEN = re.compile(
 )
 # What most layouts have after a message; others are detected.
 _TAIL = re.compile(rf" \({_LOGGER}\)(?:\s+\[[^\[\]]*\])?\Z")
-# Messages with a known end, and the text that must be there.
+# Forms with a fixed end, behind which the layout continues.
 _ENDED = [form for form in FORMATS if not form.pattern.endswith((".*)", ".*?)"))]
 # A line in the layout of Kafka's own configuration; all others are read more slowly.
 _STOCK = re.compile(
@@ -57,7 +57,7 @@ _CONTINUES = re.compile(r"\s|\tat |Caused by|\.\.\. \d+ more|[\w.$]*(?:Exception
 
 
 class Head(NamedTuple):
-    """The parts around a message. `ts_ms` is UTC, or if `is_local` local time as if it were UTC."""
+    """A line in parts. `ts_ms` is in UTC; if `is_local`, local time as if that were UTC."""
 
     ts_ms: int
     level: str
@@ -73,16 +73,16 @@ class Head(NamedTuple):
 class _Shape(NamedTuple):
     regex: re.Pattern[str]
     wrapper: re.Pattern[str] | None  # its part before the broker's own stamp
-    words: str  # for people
+    words: str  # the shape, for a reader
 
 
 def is_continued(line: str) -> bool:
-    """A line without a head in any layout: it belongs to the one before it."""
+    """Whether a line continues the previous one, because it has a head in no layout."""
     return _CONTINUES.match(line) is not None
 
 
 def _shape(before: str) -> _Shape | None:
-    """The shape of the text before a message; None without both a time and a level."""
+    """The shape of the text before a message; None if it has neither a time nor a level."""
     tokens = [(str(token.lastgroup), token[0]) for token in _TOKEN.finditer(before)]
     kinds = [kind for kind, _ in tokens]
     if "stamp" not in kinds and "level" not in kinds:
@@ -176,7 +176,7 @@ def _tail(text: str, logger: str) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """The layout of lines. `of` finds it; without any shape no line has a head."""
+    """The layout of lines. `of` finds it; without shapes or keys no line has a head."""
 
     shapes: tuple[_Shape, ...] = ()
     tails: tuple[re.Pattern[str], ...] = ()
@@ -335,7 +335,7 @@ def _source(parts: Mapping[str, str]) -> str:
 def _head(
     stamps: Sequence[StampedTime], level: str, message: str, logger: str | None, source: str
 ) -> Head:
-    """The inner stamp is the broker's, unless it lacks a date and an outer one has it."""
+    """The inner stamp is the broker's, unless it lacks a date or year and an outer one does not."""
     if len(stamps) == 1:
         ((ms, is_local, lacks),) = stamps
         return Head(ms, level, message, logger, is_local, lacks, None, source)

@@ -1,7 +1,7 @@
 """Reads one line of a broker log: an event, or why it could not be read, or nothing of interest.
 
-Theory of operation. A line is head and message (layout.py). The formats are tried in the order of
-the table, each only if its longest piece of fixed text occurs in the message. A message that no
+Theory of operation. A line has a head and a message (layout.py). The formats are tried in the order
+of the table, each only if its longest piece of fixed text occurs in the message. A message that no
 format reads is unread if a replication logger printed it and it concerns replication, and is
 ignored otherwise. Lines without a head follow one with a head: Java's stack traces. They count only
 if they show a refused produce, or a line torn from its head.
@@ -26,7 +26,7 @@ from isrlab.logs.reader.stamps import utc_ms
 Event: TypeAlias = dict[str, Any]
 # Kinds whose replica is the broker that logs them, if the line names none
 OF_ITSELF = ("leader", "crash", "restart", "hosted", "unhosted", "position", "failed")
-ZONE_STEP_MS = 15 * 60 * 1000  # every zone is a multiple of it
+ZONE_STEP_MS = 15 * 60 * 1000  # the offset of every zone is a multiple of it
 IMPOSSIBLE_LINE = "no broker prints this"  # how the reason begins
 PARTITION_LOGGER = "kafka.cluster.Partition"  # a leader's ISR changes
 MOST_LINES_BACK = 300  # from a line of a stack trace back to the line with its time
@@ -44,7 +44,7 @@ _EXCEPTIONS = tuple(form for form in FORMATS if "{exception}" in form.template)
 _SOURCE = re.compile(
     r"[\[ ](?:broker[= ]|Broker |Controller |id=|brokerId=|replicaId=|Server )(\d+)"
 )
-# What an operator must know, in a wording that no form reads: never ignored.
+# Texts that matter to an operator: lines with them are never ignored, even if no form fits.
 _COUNTED = {
     **dict.fromkeys(
         ["NotEnoughReplicasAfterAppend", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"],
@@ -83,7 +83,7 @@ def _longest_word(expression: str) -> str:
     return max(re.findall(r"[\w. -]+", plain), key=len)
 
 
-# The same for a search by words: a relevant line contains one, or such a character.
+# For a search by words: each relevant line contains one of these, or a control character.
 WANTED_WORDS = _words([*_TEXTS, *_ABOUT_ISR.pattern.split("|"), "has no effect"])
 PERHAPS_WORDS = _words(map(_longest_word, PERHAPS.split("|")))
 LOGGERS = re.compile(
@@ -94,8 +94,8 @@ LOGGERS = re.compile(
 
 @dataclass(slots=True)
 class LineReader:
-    """Reads lines of one file in order. `head` is that of the last line, or of the one before that
-    it belongs to; `ends` are the first and last times so far, in ms.
+    """Reads lines of one file in order. `head` is that of the last line, or of the line that it
+    continues; `heads` counts the lines of Kafka with a usable time.
 
     Local times are read in `time_zone`; with None as if they were UTC. `given`: a layout to try
     first.
@@ -112,7 +112,7 @@ class LineReader:
     def read(self, line: str, before: Iterable[str] = ()) -> list[Event | Unread]:
         """The events of a line, or why it is unread; nothing for an irrelevant line.
 
-        `before` gives the lines before it, the last one first.
+        `before` gives the preceding lines, the nearest one first.
         """
         try:
             head = self.head = self.head_of(line)
@@ -192,8 +192,8 @@ class LineReader:
 
 @lru_cache(maxsize=4096)
 def is_printed(since: str, last: str | None, releases: tuple[str, ...]) -> bool:
-    """Whether one of these releases may print what those from `since` to `last` print. A release
-    unknown here may print anything."""
+    """Whether one of these releases may print a form of the releases from `since` to `last`. An
+    unknown release may print anything."""
     for name in releases:
         try:
             number = versions.release(name)
@@ -214,7 +214,7 @@ def read_line(line: str, time_zone: str = "UTC") -> Event | Unread | None:
 
 
 def form_of(message: str) -> tuple[Format, re.Match[str]] | None:
-    """The first format that reads a message, and how."""
+    """The first format that reads a message, and its match."""
     for form in likely(message):
         if form.landmark in message and (match := form.regex.fullmatch(message)):
             return form, match

@@ -1,8 +1,8 @@
 """Reads many files; large amounts with one process for each core.
 
-Each process is a fresh Python interpreter that gets its share of files over a pipe: not a fork of
-one that may hold a JVM or threads, and without imports from the caller's program. If one is killed,
-its share is read here.
+Each process is a fresh Python interpreter that gets its share of files over a pipe: not a fork, as
+the caller may hold a JVM or threads, and without imports from the caller's program. If a process is
+killed, its share is read here.
 """
 
 from __future__ import annotations
@@ -86,5 +86,5 @@ def _read_elsewhere(job: tuple[FileShare, str | None, Layout | None]) -> list[Lo
 
 
 def serve() -> None:
-    """The main function of such a process: read its share, and return it."""
+    """The main function of each process: reads a share of files, writes the result to stdout."""
     pickle.dump(_read(*pickle.load(sys.stdin.buffer)), sys.stdout.buffer)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from isrlab.logs.reader.formats import ANCHOR, LEVELS, MOST_BEFORE, is_logger
 from isrlab.logs.reader.stamps import StampedTime, moment
 
-MOST = 0.8  # of the objects must have a key of time or level
+MOST = 0.8  # the share of objects in which a key must hold a time, or a level
 LOOKED_AT = 200  # objects
 
 

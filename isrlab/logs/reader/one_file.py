@@ -1,8 +1,8 @@
 """Reads one log file: its events, its unread lines, and facts about the file.
 
 Theory of operation. The file comes in blocks of some megabytes. Only lines with a word of the
-formats are examined (hits.py). The layout is detected in the first block, and again in any block
-that it does not fit; files of a folder mostly share it.
+formats are examined (hits.py). Kafka's own layout is tried first; if it does not
+fit, the layout is detected in the first block, and again in any later block that it does not fit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from isrlab.logs.reader.zones import Evidence, Zones, evidence
 UNREAD_KEPT = 200  # rows per file and reason that are kept individually
 SHOWN_CHARACTERS = 300  # of an unread line
 SAMPLE = 200  # lines to detect a layout from, and as many with relevant words
-FITS = 0.9  # of Kafka's lines in a sample: a layout that reads fewer does not fit the file
+FITS = 0.9  # of Kafka's lines in a sample: a layout that reads a smaller share does not fit
 MOST_LAYOUTS = 5  # detected in one file
 LEAST_HEADS = 0.5  # of Kafka's lines: with fewer the file counts as unreadable
 NEAR_LINES = 100  # a log's answer to its fetcher comes within this many lines
@@ -117,8 +117,8 @@ class LogFile:
             self.status = f"not understood: {known}"
 
     def _fit(self, block: ReadBlock, found: list[int]) -> None:
-        """Detect the layout of a file, unless that of the previous file fits; and again for a block
-        with lines that have no head in it."""
+        """Detect the layout of a file, unless the one to try first fits; and again for a block in
+        which too many lines have no head."""
         chosen = sorted({*range(min(block.size, SAMPLE)), *found[:SAMPLE]})
         lines = [text for n in chosen if (text := _text(block.line(n))) and not is_continued(text)]
         heads = [self._quiet_head(line) for line in lines]
@@ -187,7 +187,7 @@ class LogFile:
         return False
 
     def _lines_before(self, block: ReadBlock, n: int) -> Iterator[str]:
-        """The last one first."""
+        """The preceding lines, the nearest one first."""
         yield from (_text(block.line(i)) for i in range(n - 1, -1, -1))
         yield from self._before
 
@@ -261,7 +261,7 @@ class LogFile:
     def _that_happened(self, told: ReadRow) -> list[ReadRow]:
         """Keep a truncation pending until the log reports no effect, or the next one comes.
 
-        Returns those that are certain. A fetcher decides (one line), a log obeys (another).
+        Returns those that are now certain. The fetcher and the log each print a line about one.
         """
         place = told.row.topic, told.row.partition, told.row.log_end_offset
         held, step = self._held.setdefault(place, []), told.row.detail.get("step")
@@ -342,7 +342,7 @@ def _ids(brokers: Sequence[int] | None) -> BrokerIds | None:
 
 
 def _begin(heads: Iterable[Head | None]) -> int:
-    """How many have a message that begins like Kafka's."""
+    """How many heads are those of messages that begin like Kafka's."""
     return sum(1 for head in heads if head and not head.lacks and ANCHOR.match(head.message))
 
 

@@ -26,7 +26,7 @@ UNPACKED_BYTES = 1024 * 1024
 PACKED_BYTES = 4 * 1024  # of zstd and lz4, unpacked in one step: they may expand to 128 MB
 # No log shrinks to a hundredth: a larger ratio, above this size, is a zip bomb.
 MOST_RATIO, BOMB_BYTES = 100, 4 * 1024 * 1024
-# How compressed files begin, and the library that reads them.
+# How each kind of compressed file begins.
 MAGIC = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",
@@ -37,7 +37,7 @@ MAGIC = {
 LIBRARIES = {"zstd": "zstandard", "lz4": "lz4"}
 ZIP = b"PK\x03\x04"
 UNREADABLE = {b"7z\xbc\xaf": "7z", b"Rar!": "rar"}
-TAR, TAR_PLACE = b"ustar", 257  # of the first file's header
+TAR, TAR_PLACE = b"ustar", 257  # where the mark is in the header of the first file
 TAR_BLOCK = 512  # bytes; the last ones are zero
 BROKEN = (OSError, ValueError, RuntimeError, NotImplementedError, zlib.error, lzma.LZMAError)
 INSTALL = "pip install 'isrlab[archives]'"

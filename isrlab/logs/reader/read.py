@@ -67,8 +67,8 @@ class BrokerLogs:
     if not all of it could be read), layout, zone (in which its stamps were read, and how that is
     known), first_ms and last_ms (of its lines with a time; None without one), heads and headless
     (how many of the lines of Kafka that were looked at had a head, and how many had none), parts
-    (which of "server", "controller" and "state-change" have lines of INFO in it), brokers (whose).
-    `events` (of events.SCHEMA), `unread` and `files` are the same as tables.
+    (which of "server", "controller" and "state-change" have lines of INFO in it), brokers (whose
+    lines). `events` (of events.SCHEMA), `unread` and `files` are these three as tables.
     """
 
     rows: list[Statement]
@@ -109,8 +109,8 @@ def read_local(
     """The events of every broker log below `log_dir`, which may also be one file, or "-" for the
     standard input.
 
-    `run` names them (default: the name of the folder). `time_zone` is the one the brokers print
-    their local time in, such as "Europe/Berlin"; None: by the evidence in the logs, else UTC.
+    `run` names them (default: the name of the folder). `time_zone` is that of the brokers'
+    timestamps, such as "Europe/Berlin"; None: found by the evidence in the logs, else UTC.
     Raises LogDirError if there is nothing to read or the zone is unknown.
     """
     find("-", time_zone or "UTC")

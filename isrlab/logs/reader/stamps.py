@@ -1,7 +1,7 @@
 """The times in log lines, in any notation.
 
-A stamp with an offset from UTC, and a number of seconds since the epoch, is a moment; any other is
-local time, whose zone must be known.
+A stamp with an offset from UTC, or a count since the epoch, is a moment; any other is local time,
+whose zone must be known.
 """
 
 from __future__ import annotations

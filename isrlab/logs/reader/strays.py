@@ -1,4 +1,4 @@
-"""Lines with an impossible time: over 30 days after all others, or before those they follow.
+"""Lines with an impossible time: over 30 days after all others, or before the lines above them.
 
 A damaged digit in a stamp, or a clock that jumps briefly, would stretch an hour of logs to decades.
 Such lines become unread. A file that begins with a few very old lines is quiet, not wrong; so is
@@ -36,7 +36,7 @@ def without_strays(rows: list[Statement], files: list[dict]) -> tuple[list[State
 
 
 def _is_wrong(row: dict, latest_ms: int) -> bool:
-    """The last line of a file is later than all events, or long before its first."""
+    """Whether a file's last line is long after all events, or long before its first line."""
     first_ms, last_ms = row["first_ms"], row["last_ms"]
     if first_ms is None or last_ms is None:
         return False

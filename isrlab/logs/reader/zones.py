@@ -1,12 +1,12 @@
 """The zone of stamps that do not name one, from evidence in the logs.
 
-A process prints when it started, in ms since the epoch (`Kafka startTimeMs`): compared with the
-stamp of that line it gives the zone, since 2.3. A container's stamp, which names its zone, does the
-same for each line. A file without evidence takes the zone of the files in its folder, else of all
-others if they agree, else UTC, which is reported as assumed.
+Since 2.3 a process prints when it started, in ms since the epoch (`Kafka startTimeMs`): the stamp
+of that line minus this time is the zone's offset. A container's stamp, which names its zone, shows
+the offset for each line. A file without evidence takes the zone of the files in its folder, else of
+all others if they agree, else UTC, which is reported as assumed.
 
 Left out: the hour that occurs twice at the end of summer time, in a log with evidence only at its
-start. The versions in the lines order these better than their times.
+start. Partition versions order the lines of that hour better than their times.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from isrlab.logs.reader.stamps import zone_name
 
-STEP_MS = 15 * 60 * 1000  # every zone is a multiple of it
+STEP_MS = 15 * 60 * 1000  # the offset of every zone is a multiple of it
 MOST_APART_MS = 60_000  # between a broker's stamp and its container's, apart from the zone
 
 

@@ -3,8 +3,8 @@
 Theory of operation. The controllers of a KRaft cluster agree on one log of records; replaying it
 gives the state of every partition after each of them. A `PartitionRecord` has the whole state of a
 partition; a `PartitionChangeRecord` has the changes, raises the partition epoch by one and, if it
-names a leader (even the same), the leader epoch. Times are the controller's, in ms since the epoch.
-A partition is a dict of the fields of its record, as far as they are known.
+names a leader (even the current one), the leader epoch. Times are the controller's, in ms since the
+epoch. A partition is a dict of the fields of its record, as far as they are known.
 
 The author of a change: a leader only grows the ISR, or removes brokers that are neither fenced nor
 leaving in that batch; all other changes are the controller's. The last records of a copied log may

@@ -1,4 +1,4 @@
-"""The records of Kafka's metadata log, `__cluster_metadata-0`: of its segments and checkpoints.
+"""The records of Kafka's metadata log, `__cluster_metadata-0`, from its segments and checkpoints.
 
 Theory of operation. A segment is a chain of record batches (magic 2). The header of a batch has its
 first offset, its length and the CRC-32C of what follows; offsets have no gaps. An idle cluster

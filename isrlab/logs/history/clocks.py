@@ -26,22 +26,22 @@ from typing import NamedTuple, TypeAlias
 
 from isrlab.events.statements import REQUESTS, Statement
 
-NOISE_MS = 1_000  # clocks this far apart cannot be told from messages under way
+NOISE_MS = 1_000  # smaller differences cannot be distinguished from message latency
 TIGHT_MS = 2_000  # differences this close form one cluster
 APART_MS = 5_000  # the statements of a cluster must span at least this time
 BACK_MS = 60_000  # a timestamp this far before that of an earlier line: the clock was set back
 EARLY_VERSIONS = ("isr_commit", "leader")  # logged first by the broker that decides
 
-Unit: TypeAlias = tuple[str, int | None, str]  # run, broker, and of one set back: file and part
+Unit: TypeAlias = tuple[str, int | None, str]  # run, broker, part of a file after a step back
 
 
 class Clock(NamedTuple):
     """The clock of a broker: it is `ahead_ms` ahead of the common one (negative: behind).
 
     `pairs` counts the statements shared with other brokers that show it (0: none, or only the order
-    of versions). `is_bound`: it may be more. `is_alone`: the broker reports ISRs, and nothing
-    confirms its clock. `part`: the file and the line from which this holds, if the clock was set
-    back.
+    of versions). `is_bound`: the difference may be larger. `is_alone`: the broker reports ISRs, and
+    nothing confirms its clock. `part`: the file and the line from which this holds, if the clock
+    was set back.
     """
 
     run: str

@@ -62,7 +62,7 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True)
 class History:
-    """What the logs of some runs prove. `rows`: in order of time, on one clock."""
+    """The history that the logs of some runs prove. `rows`: in order of time, on one clock."""
 
     rows: list[Statement]
     clocks: list[Clock]
@@ -82,7 +82,7 @@ class History:
     def verdicts(self, release: str | None = None, lag_time_ms: int | None = None) -> list[Verdict]:
         """For each run: explained, or the lines that cannot be true.
 
-        `release` is the newest that any broker ran (default: as its lines say); `lag_time_ms` is
+        `release` is the newest that any broker ran (default: by its lines); `lag_time_ms` is
         replica.lag.time.max.ms. Raises ValueError for an unknown release.
         """
         return [judge(scene, release, lag_time_ms) for scene in self.scenes]
@@ -118,8 +118,8 @@ def history_of(events: Events, files: pa.Table | Sequence[dict[str, Any]] = ()) 
 
 
 def _put_aside_too_late(rows: Sequence[Statement]) -> None:
-    """A controller that was paused wakes up and fences brokers, although another was elected in the
-    meantime: that decision is never stored, and is only a sign of its pause."""
+    """Turn fencings by a deposed controller into signs: it was paused, and on waking
+    fences brokers although another was elected. These decisions are never stored."""
     elected = None
     for row in rows:
         if row.detail.get("sign") == "controller_elected":
@@ -151,7 +151,7 @@ def _add(scene: Scene, rows: list[Statement]) -> list[Gap]:
 
 
 def _in_order(row: Statement) -> tuple:
-    """The order within one moment: ends and gaps, requests, stored states, ends of logs."""
+    """By time; at one moment: starts of logs, gaps, other rows, stored states, ends of logs."""
     ranks = {"log_start": -2, "unknown": -1, "deleted": -1, "isr_commit": 1, "log_end": 2}
     return row.ts_ms, ranks.get(row.kind, 0), row.topic or "", row.partition or 0, row.place
 
@@ -160,7 +160,7 @@ def _of_the_whole(scene: Scene, gaps: Sequence[Gap]) -> Iterator[Gap]:
     """The gaps that the logs of this run can never fill."""
     rows = scene.rows
     fenced = [row.ts_ms for row in rows if row.detail.get("cause") in ("fenced", "unfenced")]
-    # A KRaft controller made several changes together: brokers print only the result.
+    # Gaps at a fencing do not count: KRaft makes several changes, and brokers print the result.
     whys = {g.why for g in gaps if not is_within(fenced, g.from_ms - BLIP_MS, g.to_ms)}
     alone = sorted({str(clock.broker) for clock in scene.clocks if clock.is_alone})
     reasons = {
@@ -306,7 +306,7 @@ def _row(
 def _row_of(
     key: Key, ts_ms: int, kind: str, why: str = "", row: Statement | None = None
 ) -> Statement:
-    """A row of what is not stored; `row` shows it."""
+    """A row `unknown` or `deleted`; `row` is the line that shows it."""
     detail = {"why": why} if why else {}
     if row is not None and row.file:
         detail |= {"file": row.file, "line": str(row.line)}

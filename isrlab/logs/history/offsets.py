@@ -15,7 +15,7 @@ MOST_KNOWN = 8  # earlier lines of a leader with which the next one is compared
 
 
 def offsets(account: Account) -> Iterator[Fault]:
-    """The lines about one partition that break one of the two."""
+    """The lines about one partition that break one of the two rules."""
     created, starts = account.scene.created, account.scene.starts
     known: dict[int | None, list[Statement]] = {}  # what each broker logs while it leads
     newest, last_ms = -1, dict[int | None, int]()
@@ -34,7 +34,7 @@ def offsets(account: Account) -> Iterator[Fault]:
             known[broker] = [line] if line.is_leaders and line.leader_epoch == newest else []
         elif begun and begun[0].leader_epoch == newest:
             since_ms = begun[0].ts_ms
-            if line.ts_ms <= since_ms + OUT_OF_ORDER_MS:  # perhaps of the term before
+            if line.ts_ms <= since_ms + OUT_OF_ORDER_MS:  # perhaps of the previous epoch
                 continue
             if not is_within(starts[broker], since_ms, line.ts_ms):
                 above = (x for x in begun if _is_before(x, line) and _is_above(x, line))

@@ -4,8 +4,8 @@ The next state is one that the leader may ask for, or one that the controller of
 writes when some brokers are unavailable: every set of brokers, kind of election and setting is
 tried, so a change is impossible only if no event leads to it. Missing information never makes a
 change impossible: the replicas count only if the metadata log has them before and after; if lines
-of the ZooKeeper era name several sets, only a reassignment's rise of the epoch is allowed. Left
-out: the ELR before the change.
+of the ZooKeeper era name several sets, the rise of the leader epoch by a reassignment is also
+tried. Left out: the ELR before the change.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def _kind(v: KafkaVersion) -> tuple[bool, ...]:
 def is_possible(
     version: KafkaVersion, before: Registration, after: Registration, replicas: tuple[int, ...]
 ) -> bool:
-    """`after` may directly follow `before`. With lines of the ZooKeeper era, `replicas` are all
-    that were ever assigned, if one of the states has `moves`."""
+    """Whether `after` may directly follow `before`. With lines of the ZooKeeper era, `replicas` are
+    all that were ever assigned, if one of the states has `moves`."""
     if before.leader is None or after.leader is None or len(replicas) > MOST_REPLICAS:
         return True
     epochs = before.leader_epoch, after.leader_epoch
@@ -105,7 +105,7 @@ def _reached(
     replicas = tuple(dict.fromkeys((*state.replicas, *wanted)))
     brokers = {broker: m.BrokerInfo(broker, 1) for broker in replicas}
     ends = []
-    minima = (1, 2, 3) if version.eligible_leader_replicas else (1,)  # else no controller asks
+    minima = (1, 2, 3) if version.eligible_leader_replicas else (1,)  # only ELR uses it
     for is_unclean, minimum in product((False, True), minima):
         settings = Settings.of(
             version, unclean_leader_election_enable=is_unclean, min_insync_replicas=minimum
@@ -117,7 +117,7 @@ def _reached(
             if wanted:
                 ends += _reassigned(controller, wanted)
     if version.kraft:
-        ends.append(state)  # other directories, or the ELR forgotten
+        ends.append(state)  # other directories, or a cleared ELR
     return tuple(
         Registration(
             tuple(sorted(s.isr)), s.leader, s.leader_epoch, s.replicas, (s.adding, s.removing)
@@ -159,7 +159,7 @@ def _written(controller: Controller) -> Iterator[PartitionState]:
     writes = [zookeeper.elect(controller), zookeeper.elect_preferred(controller)]
     for away in replicas:
         writes += [zookeeper.lose(controller, away), zookeeper.shut_down(controller, away)]
-        if away == leader:  # a new controller finds it dead: out first, then an election
+        if away == leader:  # a new controller first removes a dead leader, then elects
             headless = replace(controller, state=replace(controller.state, leader=NO_LEADER))
             writes.append(zookeeper.lose(headless, away))
     yield from (after.state for after in writes)

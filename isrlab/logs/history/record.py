@@ -29,7 +29,7 @@ SELDOM = (  # kinds of which a log has few
 OF_REPLICAS = (
     "leader", "follower", "hosted", "unhosted", "deleted", "truncate", "isr_commit", "metadata",
 )  # fmt: skip
-OVERDUE, OVERDUE_MS = 1.5, 3_000  # a timeout noticed no later than this is on time
+OVERDUE, OVERDUE_MS = 1.5, 3_000  # a timeout noticed within 1.5 times its limit plus 3 s is on time
 WAITING = ("waited", "heartbeat_failed", "starting")
 LATE_MS = 2_000  # news is this late only where a broker does not keep up
 RESUMED_MS = 10_000  # a fetcher that gave up a partition resumes with a new leader within this time
@@ -76,7 +76,7 @@ class Record:
 
     @cached_property
     def _added(self) -> dict[Key, set[int]]:
-        """The brokers that a reassignment gives a replica of each partition."""
+        """By partition: the brokers on which a reassignment adds a replica."""
         added: dict[Key, set[int]] = defaultdict(set)
         for row in self.assigned:
             added[row.key] |= set(row.ids("adding"))
@@ -143,7 +143,7 @@ class Record:
         return sorted(failed + self.rows["offline"] + started + lost, key=lambda r: r.ts_ms)
 
     def apart_ms(self, *tellers: int | None) -> int:
-        """How far apart the timestamps of one moment may be, for these two brokers."""
+        """How far apart the timestamps of one moment may be, for these brokers."""
         return 0 if self.alone.isdisjoint(tellers) else APART_MS
 
     def _naming(self, *kinds: str) -> dict[Key, list[tuple[int, int]]]:
@@ -200,8 +200,8 @@ class Record:
 
     @cached_property
     def cancelled(self) -> list[Statement]:
-        """Reassignments that were taken back: the last line in which replicas are being added, and
-        the first newer one; none of them ever was in the ISR, or is a replica in the end."""
+        """Cancelled reassignments: the last line in which replicas are being added, and the first
+        newer line. No added replica was ever in the ISR, or is a replica at the end."""
         rows = [row for kind in ("metadata", "leader", "isr_commit") for row in self.rows[kind]]
         of: dict[Key, list[Statement]] = defaultdict(list)
         for row in sorted(rows, key=_ms):
@@ -221,8 +221,8 @@ class Record:
 
     @cached_property
     def starts(self) -> list[Statement]:
-        """Restarts of processes. A start at the beginning of a broker's log is none; a busy machine
-        may log it late, but before anything else.
+        """Restarts of processes. A start at the beginning of a broker's log does not count; a busy
+        machine may log it late, but before anything else.
 
         `__cluster_metadata` is left out: its last segment is recovered after every stop.
         """
@@ -304,8 +304,8 @@ class Record:
 
     @cached_property
     def late(self) -> dict[int | None, list[Statement]]:
-        """By broker: where it logs a version long after others did, in order of time, although it
-        waited for nothing meanwhile: its process ran, and was slow."""
+        """By broker, in order of time: lines that report a version long after others did, although
+        the broker waited for nothing in between: its process ran, and was slow."""
         first: dict[tuple[Key, int | None], dict[int | None, Statement]] = defaultdict(dict)
         for row in self.rows["metadata"]:
             if row.topic is not None and row.is_own and row.partition_epoch is not None:

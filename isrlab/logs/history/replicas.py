@@ -1,7 +1,7 @@
 """The replicas of a partition over time, as log lines show them.
 
-They are those of the last line that names them all (an assignment), else those in its ISR or with a
-log of it so far: there may be more. A broker that deletes its log is no longer a replica.
+They are those of the last line that names them all (an assignment), else the brokers that were in
+the ISR or had a log so far: there may be more. A broker that deletes its log is no replica.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Replicas:
 
     def __init__(self, rows: Sequence[Statement]) -> None:
         self.seen: set[int] = set()
-        self.assigned: set[int] = set()  # none: no line has named them all
+        self.assigned: set[int] = set()  # empty: no line has named them all
         self.gone: set[int] = set()  # brokers that deleted their log
         self._news: list[tuple[int, Statement]] = []
         self._at, newest = 0, -1
@@ -56,8 +56,8 @@ class Replicas:
 
 
 class Incarnation(NamedTuple):
-    """The rows of one of the topics that had a name, and the one that shows the end of the topic
-    before it (None: no row does)."""
+    """The rows of one of several topics that had the same name, and the row that shows the end of
+    the previous one (None: no row does)."""
 
     rows: list[Statement]
     after: Statement | None = None
@@ -72,14 +72,14 @@ def topic_id(row: Statement) -> str | None:
 def incarnations_of_topic(rows: Sequence[Statement]) -> list[Incarnation]:
     """Each topic that had this name, one after the other.
 
-    Each has an id of its own, which lines name from 2.8 on. Without a metadata log a topic is
-    deleted when all members of its last ISR delete their logs.
+    Each has an id of its own, which lines name from 2.8 on. Without a metadata log a topic
+    counts as deleted when all members of its last ISR delete their logs.
     """
     incarnations = [Incarnation([])]
     ids: list[str | None] = [None]  # of each of them, as far as it is known
     last_ms: dict[int | None, int] = {}  # when each broker last logged a version above 0
     isr, gone, is_over = {-1}, set[int | None](), False
-    heard = set[int | None]()  # the brokers that have heard of the present one
+    heard = set[int | None]()  # the brokers that have heard of the current topic
     for row in rows:
         if row.kind == "unhosted":
             gone.add(row.replica)

@@ -2,8 +2,8 @@
 
 A line must not break a rule by itself (a shrink that adds a member), against other lines (two
 members' lists for one version, two leaders in one epoch), or against the order in which a broker
-learns (versions only grow). A rule holds only where the lines suffice to break it: a missing line,
-a clock that is off, a leader that was deposed and does not know it, are no faults.
+learns (versions only grow). A line is a fault only if the lines prove it: a missing line, a clock
+that is off, or a leader that was deposed and does not know it is not a fault.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from isrlab.logs.history.scene import Scene
 OUT_OF_ORDER_MS = 1_000  # lines of one broker in two files may be out of order by this much
 NEAR_MS = 60_000
 SOON_MS = 10_000
-HEARD_MS = 6_000  # a log that goes on so long has what its broker heard
+HEARD_MS = 6_000  # a log that continues for this long has what its broker heard
 LATE_MS = 2_000
 STATED = ("members", "leader", "leader_epoch")
 
@@ -104,7 +104,7 @@ class Account:
 
     @cached_property
     def changes(self) -> list[Change]:
-        """Pairs of successive versions; if KRaft changes the replicas, only of metadata logs."""
+        """Successive versions; if KRaft changes the replicas, only with both sets of them known."""
         states, is_kraft, changes = self.states, self.scene.is_kraft, []
         lists = {frozenset(ids): ids for x in self.lines if (ids := x.ids("replicas"))}
         has_moved = len(lists) > 1 or any(x.ids("adding") or x.ids("removing") for x in self.lines)
@@ -313,12 +313,12 @@ def _beginning(account: Account) -> Iterator[Fault]:
 
 
 def _witnesses(account: Account) -> Iterator[Fault]:
-    """An epoch or version that a single line reports, and the other replicas do not."""
+    """An epoch or version that a single line reports, although other replicas should confirm it."""
     told = [line for line in account.lines if not line.is_request]
     hear = {x.broker for x in told if x.kind in ("follower", "metadata") and not x.said_by}
     for name in ("leader_epoch", "partition_epoch"):
         if name == "partition_epoch" and not account.scene.is_kraft:
-            continue  # its leaders raise it themselves, and followers never learn of it
+            continue  # ZooKeeper-era leaders raise it, and followers never learn of it
         for number, known in _by(told, name).items():
             line = known[0]
             if len(known) > 1 or line.is_exact:
@@ -336,8 +336,8 @@ def _witnesses(account: Account) -> Iterator[Fault]:
 
 
 def _in_time(account: Account) -> Iterator[Fault]:
-    """A version is reported only after it was stored (as others confirm, for a slow leader prints
-    that late); a starting process reports the newest."""
+    """A version is reported only after it was stored (others must confirm when, as a slow leader
+    prints it late); a starting process reports the newest."""
     stated = [x for x in account.lines if x.partition_epoch is not None and not x.is_exact]
     origin: dict[int, Statement] = {}
     asked: dict[object, Statement] = {}
@@ -375,7 +375,7 @@ def _in_time(account: Account) -> Iterator[Fault]:
 
 
 def _joining(account: Account) -> Iterator[Fault]:
-    """A restarted process follows before its leader can have added it to the ISR."""
+    """A process that just restarted follows with a version that already has it back in the ISR."""
     states = account.states
     for line in account.lines:
         if line.kind != "follower" or line.broker is None or line.partition_epoch not in states:

@@ -1,7 +1,7 @@
-"""One run apart from its partitions: when brokers log, when they are gone, and what they print.
+"""One run beyond its single partitions: when brokers log, when they are gone, what they print.
 
 A broker that was silent at the end, or has no log here, confirms nothing; a leader whose release
-does not print what it stores contradicts nothing. A rule does not count such missing lines.
+does not print what it stores contradicts nothing. No rule may treat such missing lines as faults.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from isrlab.logs.history.clocks import Clock
 
 QUIET = 0.1  # of the run: a broker's log that is silent for longer at the end has ended
 QUIET_MS = 60_000  # at least
-BLIP_MS = 2_000  # a broker fenced and unfenced within this is a controller that repeats the past
+BLIP_MS = 2_000  # a broker fenced and unfenced within this: a new controller repeats old records
 QUORUM = "__cluster_metadata"  # its voters are not an ISR
 KRAFT_SIGNS = ("heartbeat_failed", "controller_lost")
 KRAFT_CAUSES = ("fenced", "unfenced")
@@ -99,7 +99,7 @@ class Scene:
 
     @cached_property
     def speakers(self) -> dict[str, set[int | None]]:
-        """Of each file: the brokers whose lines stand there."""
+        """By file: the brokers whose lines it has."""
         speakers: dict[str, set[int | None]] = defaultdict(set)
         for row in self.rows:
             speakers[row.file].add(row.broker)
@@ -117,7 +117,7 @@ class Scene:
 
     @cached_property
     def words(self) -> OfBrokers:
-        """By broker: the times of its events, and the last of its files."""
+        """By broker: the times of its events, and of the last lines of its files."""
         last_ms = {file["file"]: file["last_ms"] for file in self.files}
         words: OfBrokers = defaultdict(list)
         for row in self.rows:
@@ -160,7 +160,7 @@ class Scene:
 
     @cached_property
     def gone(self) -> list[tuple[int, int]]:
-        """By time: which broker died or was fenced."""
+        """When each broker died or was fenced, in order of time."""
         went = [r for r in self.rows if r.kind in ("crash", "restart") and r.replica is not None]
         came: OfBrokers = defaultdict(list)
         for row in went:
@@ -174,7 +174,7 @@ class Scene:
         )
 
     def covers(self, broker: int | None, from_ms: int, to_ms: int) -> bool:
-        """One process of this broker logs throughout this time, from its start on."""
+        """Whether one process of this broker, whose start is logged, runs throughout this time."""
         words, starts = self.words.get(broker, []), self.starts.get(broker, [])
         later = bisect_right(words, to_ms)
         again_ms = min((at_ms for at_ms in starts if at_ms > from_ms), default=math.inf)
@@ -207,8 +207,8 @@ class Scene:
     def printing(self) -> frozenset[int | None]:
         """Brokers that print stored states: from 2.4 on, even if they had no occasion to.
 
-        Since 2.4 a new leader prints its high watermark, since 2.2 a request prints who is out of
-        sync.
+        Since 2.4 a new leader prints its high watermark, since 2.2 a request prints which
+        replicas are out of sync.
         """
         own = [row for row in self.rows if row.is_own]
         leads = [row.high_watermark is not None for row in own if row.kind == "leader"]
@@ -219,7 +219,7 @@ class Scene:
 
     @cached_property
     def unheard(self) -> frozenset[int]:
-        """Leaders without a log here whose followers' logs do not make up for it."""
+        """Leaders (and followers) without a log here, unless other logs make up for it."""
         named = {r.replica for r in self.rows if r.kind in ("leader", "follower")}
         hears_all = (
             None in self.bounds

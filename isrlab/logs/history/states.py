@@ -6,17 +6,17 @@ log), other brokers learn of it (`leader`, `follower`, `metadata`). And they omi
 leader does not print the commit, since 2.8 it does not announce an expansion, and no leader reports
 that the controller removed a dead broker. Three steps turn that into one sequence:
 
-1. *Who asked, and what came of it* (`_outcomes`). A leader's request is stored if its commit
-   follows, or if the leader's next request starts from it; it is not if it was refused or repeated.
-   A broker that never prints commits stores what it asks for. Else the request is open.
+1. *Outcomes of requests* (`_outcomes`). A leader's request is stored if its commit
+   follows, or if the leader's next request starts from it; it is not stored if it was refused or
+   repeated. A broker that never prints commits stores what it asks for. Else the request is open.
 2. *States.* All lines about one version (zkVersion, partition epoch) describe one state, stored at
    the time of the first of them, but not before it was requested. Lines without a version are
    ordered by leader epoch and time.
-3. *Steps* (`_Walk`). Versions count the changes, so a state is the direct successor of the one
-   before it if its version is one more; without versions, if the leader asked for it from there, or
-   if its leader epoch is one more. Everything else is a gap: nothing is known from the last moment
-   at which the old state is known to hold until the new one is stored. Open requests fill a gap of
-   exactly their number.
+3. *Steps* (`_Walk`). Versions count the changes, so a state is the direct successor of the
+   previous one if its version is one more; without versions, if the leader asked for it from there,
+   or if its leader epoch is one more. Everything else is a gap: nothing is known from the last
+   moment at which the old state is known to hold until the new one is stored. Open requests fill a
+   gap of exactly their number.
 
 So a change that was announced but not stored does not count, a late line changes nothing, and a
 missing line makes a gap or, without versions, may leave no trace.
@@ -73,7 +73,7 @@ class PlacedState:
 
 
 def stored(rows: Sequence[Statement], printing: Collection[int | None]) -> list[PlacedState]:
-    """The states of one partition in order, each later than the one before, and the gaps between.
+    """The states of one partition in order, each later than the previous one, and the gaps between.
 
     Only a metadata log may have several states at one moment.
 
@@ -90,7 +90,7 @@ def _same(first: Iterable[int] | None, second: Iterable[int] | None) -> bool:
     return first is not None and second is not None and set(first) == set(second)
 
 
-# Who asked, and what came of it
+# Outcomes of requests
 
 
 def _outcomes(
@@ -208,8 +208,8 @@ def _of_version(states: list[StoredState]) -> StoredState:
 
 
 def _is_answered(request: StoredState, answers: list[StoredState]) -> bool:
-    """A request belongs to the next state with a version and its ISR, if no other broker requested
-    that; it is then no state of its own. `answers`: the states with its ISR, by time."""
+    """Attach a request to the next state with a version and its ISR, unless that has one; True if
+    attached (it is then no state of its own). `answers`: the states with its ISR, by time."""
     if request.request is None:
         return False
     place = bisect_left(answers, request.ts_ms - EARLY_MS, key=lambda state: state.ts_ms)
@@ -220,7 +220,7 @@ def _is_answered(request: StoredState, answers: list[StoredState]) -> bool:
         return False
     state.request, state.before, state.is_leaders = request.request, request.before, True
     state.leader = request.leader if state.leader is None else state.leader
-    if not state.row.is_exact:  # the broker that stored it is exact, and others learned of it later
+    if not state.row.is_exact:  # the requesting broker's time is exact; others learned of it later
         state.ts_ms = max(state.ts_ms if request.is_open else 0, request.ts_ms)
     return True
 
@@ -369,7 +369,7 @@ def _relation(now: StoredState, state: StoredState) -> str:
             return "next" if is_from_there else "gap" if now.isr is None else "unlike"
         return "old" if step < 0 else "gap"
     if state.isr is None and now.version is None and not now.is_leaders:
-        return "old"  # a leader was refused that had missed the controller's change
+        return "old"  # a leader that had missed the controller's change was refused
     if state.before is not None:
         return "next" if _same(now.isr, state.before) else "gap"
     if state.version is not None and state.is_leaders:  # since 2.8 no line announces an expansion

@@ -1,4 +1,4 @@
-"""Whether Kafka can have done this: every line about a partition is checked against Kafka's rules.
+"""Whether Kafka can have printed these lines: each is checked against Kafka's rules.
 
 Theory of operation. The lines must not break a rule by themselves, nor against each other
 (`rules.py`), nor against the engine: the very next version must be one that its controllers can
@@ -31,7 +31,7 @@ from isrlab.logs.history.rules import (
 from isrlab.logs.history.scene import Scene
 
 JUDGED = (*REQUESTS, "isr_commit", "leader", "follower", "metadata", "offline")  # kinds of lines
-LATE_MS = {True: 500, False: 2_000}  # so late is no line of a file of one broker, or of several
+LATE_MS = {True: 500, False: 2_000}  # no line is so late in a file of one broker (True) or several
 
 
 class Verdict(NamedTuple):
@@ -48,7 +48,7 @@ class Verdict(NamedTuple):
 def judge(scene: Scene, release: str | None = None, lag_time_ms: int | None = None) -> Verdict:
     """The verdict on one run: explained, or the lines that cannot be true, in order of time.
 
-    `release` is the newest that any broker ran (default: as its lines say); `lag_time_ms` is
+    `release` is the newest that any broker ran (default: by its lines); `lag_time_ms` is
     replica.lag.time.max.ms. Raises ValueError for an unknown release.
     """
     release = release or scene.release
@@ -106,7 +106,7 @@ def _unexplained(
 
 
 def _misplaced(scene: Scene) -> Iterator[Fault]:
-    """Single lines whose time is long before that of the lines in front of them."""
+    """Single lines timed long before the line above them, or long after the line below."""
     for file, lines in scene.order.items():
         late_ms = LATE_MS[len(scene.speakers[file]) < 2]
         for (_, left), (number, ts_ms), (_, right) in zip(

@@ -2,8 +2,8 @@
 
 Theory of operation. The first lines are what a person on call needs: is it over, what happened, to
 which partitions, since when, what is at risk, what to do, when it is done, what was read. They
-describe the main incident: the longest of those not over, or else of those that lost records. All
-incidents follow, each with its evidence. The conclusions come from `find` and `look`.
+describe the main incident (`chief`): open ones come first, then those with losses, then the
+longest. All incidents follow, each with its evidence. The conclusions come from `find` and `look`.
 """
 
 from __future__ import annotations

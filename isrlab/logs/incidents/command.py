@@ -23,7 +23,7 @@ from isrlab.logs.incidents.settings import PrintedSettings
 from isrlab.logs.reader.files import PathName
 from isrlab.world.decided import decided
 
-QUIET_S = 60  # without growth, after which a note is printed
+QUIET_S = 60  # without growth: then a note is printed
 NO_TERMINAL = (120, 24)  # columns and lines if the output is not a terminal
 
 
@@ -89,8 +89,8 @@ def tell(log_dir: PathName, wanted: OutputOptions, *, min_isr: int | None, **how
 
 
 def tell_when_decided(log_dir: PathName, name: str, min_isr: int | None, **how: Any) -> int:
-    """Print when the loss of a partition such as "orders-0" was decided; the exit status. Raises
-    as `look` and `retold` do."""
+    """Print when the loss of a partition such as "orders-0" was decided; returns the exit status.
+    Raises as `look` and `retold` do."""
     record = look.look(log_dir, min_isr=min_isr, **how).record
     keys = {f"{key.topic}-{key.partition}": key for key in record.spans}
     if name not in keys:
@@ -104,7 +104,7 @@ def tell_when_decided(log_dir: PathName, name: str, min_isr: int | None, **how: 
 def follow(
     log_dir: str, every_s: float, anonymous: bool, *, min_isr: int | None, **how: Any
 ) -> NoReturn:
-    """Print what is new until interrupted, and return the exit status of the last findings."""
+    """Print what is new until interrupted, then exit with the status of the last findings."""
     last: Findings | None = None
     watched = FolderWatch(Path(log_dir), every_s)
     try:

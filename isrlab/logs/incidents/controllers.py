@@ -1,4 +1,4 @@
-"""Controllers that did not answer, brokers that could not ask, and deposed ones that still acted.
+"""Controllers that did not answer, or acted although deposed; brokers that could not ask.
 
 Theory of operation. In KRaft brokers send heartbeats to the active controller. If most of them get
 no answer for ten seconds, nothing can be stored: no ISR, no leader, no topic. The remaining
@@ -7,8 +7,8 @@ controller that was paused in that time wakes up and fences brokers, although an
 elected: those decisions are never stored (the sign `fenced_too_late` of the history).
 
 If the requests of only one broker time out, time after time, that broker is strained: it runs only
-at moments, or its link to the controller loses packets. Its session outlasts each of them, and the
-lag limit as well, so no replica leaves an ISR, while its producers and followers wait.
+at moments, or its link to the controller loses packets. Each failure is shorter than its session
+and than the lag limit, so no replica leaves an ISR, while its producers and followers wait.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from isrlab.logs.history.scene import is_within
 
 STILL_MS = 5_000  # still going on if this close to the end of the logs
 AWAY_MS = 10_000  # a failover takes less
-APART_MS = 10_000  # between two heartbeats of one time
+APART_MS = 10_000  # between two failed heartbeats of one absence
 NOT_ANSWERED = "heartbeat_failed"
 
 
@@ -35,7 +35,7 @@ MOMENT_MS = 2_000  # lines this close are about one failure
 class ControllerAbsence(NamedTuple):
     """A time in which most brokers reached no controller: the heartbeats that failed."""
 
-    controller: int | None  # that they waited for, if it was only one
+    controller: int | None  # the one they waited for, if there was only one
     rows: list[Statement]
 
     @property
@@ -63,7 +63,7 @@ def away(record: Record) -> list[ControllerAbsence]:
 
 
 def strained(record: Record) -> Iterator[list[Statement]]:
-    """The failed requests of a broker that failed alone, of each time that it was so."""
+    """The failed requests of one broker, for each time in which only its requests failed."""
     hosts = frozenset[int]().union(*record.replicas.values())
     rows = [r for sign in STRAINED for r in record.said_of(sign) if r.replica not in hosts]
     by: dict[int, list[list[Statement]]] = {broker: [] for broker in hosts}
@@ -93,7 +93,7 @@ def moments(rows: Iterable[Statement]) -> list[int]:
 
 
 def elections(record: Record, span: Interval) -> list[Statement]:
-    """Controllers elected within a span, except a cluster's first, from before any leader."""
+    """Controllers elected within a span, except a cluster's first, elected before any leader."""
     rows = record.said("sign", span, sign="controller_elected")
     if not rows:
         return []

@@ -76,7 +76,7 @@ class StoredPartition:
 
 
 def exposures(events: Events, until_ms: int | None = None) -> list[Exposure]:
-    """What is exposed after these events, up to a time; nothing without a metadata log."""
+    """The exposures after these events, up to a time; none without a metadata log."""
     rows = (row for row in statements(events) if until_ms is None or row.ts_ms <= until_ms)
     return ranked(*stored_in(rows))
 
@@ -84,7 +84,7 @@ def exposures(events: Events, until_ms: int | None = None) -> list[Exposure]:
 def stored_in(
     rows: Iterable[Statement],
 ) -> tuple[dict[Key, StoredPartition], dict[tuple[str, str], str]]:
-    """The last state of each partition by these rows of metadata logs, and what is set."""
+    """The last state of each partition by these rows of metadata logs, and the settings."""
     partitions: dict[Key, StoredPartition] = {}
     settings: dict[tuple[str, str], str] = {}
     for row in filter(lambda each: each.is_exact, rows):

@@ -1,7 +1,7 @@
 """The facts about a party and its absences, by name, each with the rows that show it.
 
-The rules (rules.txt) use only these names. A fact that no row shows is not in the answer; that
-means nothing if the log that would show it is missing, so `no_log` is also a fact.
+The rules (rules.txt) use only these names. A fact that no row shows is not in the answer; its
+absence means nothing if the log that would show it is missing, so `no_log` is also a fact.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Facts(Case):
         return self.removed_by_leaders() if len(leaders) > 1 else []
 
     def most_of_link(self) -> list[Statement]:
-        """A broker removed the other of two from at least half of what it leads for both."""
+        """A leader removed the other of two from at least half of what it leads with both."""
         for leader in self.brokers if self.party.kind == "link" else ():
             own = [out for out in self.outs if out.leader == leader]
             led = [
@@ -206,7 +206,7 @@ class Facts(Case):
         return [r for r in rows if not any(0 <= ms - r.ts_ms <= BEFORE_MS for ms in failed)]
 
     def came_back(self) -> list[Statement]:
-        """It restarted: a line says so, it is back in all its ISRs, or its log continues."""
+        """It is back: a line shows a start, it is back in all its ISRs, or its log continues."""
         is_back = self.outs and all(out.end_ms is not None for out in self.outs)
         stopped_ms = max((row.ts_ms for row in self.stop_asked()), default=0)
         later = [row for row in self.spoke() if row.ts_ms > stopped_ms + STOPPING_MS]
@@ -216,7 +216,7 @@ class Facts(Case):
         return [row for row in self.started() if row.detail["sign"] == "unclean_start"]
 
     def halted(self) -> list[Statement]:
-        """The process says that it gives up."""
+        """The process logs that it gives up."""
         rows = [row for row in self.said("crash") if "said_by" not in row.detail]
         return [row for row in rows if row.detail.get("cause") != "shut down"]
 

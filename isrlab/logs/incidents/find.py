@@ -2,8 +2,8 @@
 
 Theory of operation. Absences from ISRs that are close in time form an episode, and are attributed
 to parties (`parties`). Each party has named facts, with the rows that show them (`facts`); the
-first rule of a table whose facts all hold says what it was (`rules`). No other place draws
-conclusions. Repetitions within two minutes, and planned restarts in turn, are one incident.
+first rule of a table whose facts all hold names the incident (`rules`). Conclusions are drawn only
+there. Repetitions within two minutes, and planned restarts in turn, are one incident.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Incident:
     what: str  # the name of the rule
     says: str  # its sentence
     who: tuple[int, ...]  # the brokers involved
-    blamed: tuple[int, ...]  # the brokers to blame; empty if none is, or if unknown
+    blamed: tuple[int, ...]  # the brokers to blame; empty if there is none, or it is unknown
     out: tuple[int, ...]  # replicas that were out
     start_ms: int
     end_ms: int | None  # None: not over when the logs end
@@ -274,7 +274,7 @@ def _incident(story: _Story, min_isr: int | None) -> Incident:
 
 
 def _all_keys(case: Facts) -> set[Key]:
-    """The partitions that it hit: of a strained broker those that it led."""
+    """The partitions that a case hit; for a strained broker, those that it led."""
     if case.party.kind == "strained":
         at = case.record.leader_at
         return {key for key in case.record.leaders if at(key, case.span[0]) in case.brokers}

@@ -1,6 +1,6 @@
 """When partitions had no leader: a controller names none, or all members of the ISR were down.
 
-That begins when the last member goes down, and ends when a leader is named or a member returns.
+That time begins with either event, and ends when a leader is named or a member returns.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Leaderless:
 
         begins = [(row.ts_ms, row) for row in self._offline.get(key, ())]
         for isr, from_ms, to_ms in zip(isrs, start_ms, [*start_ms[1:], inf], strict=False):
-            (only, *more) = isr or (None,)  # who may have been the last that went
+            (only, *more) = isr or (None,)  # the broker that may have gone last
             downs = self._together if more else self._of_broker.get(only, [])
             first = bisect_left(downs, from_ms, key=_from_ms)
             for down in downs[first:]:

@@ -19,10 +19,10 @@ from isrlab.logs.reader.doubts import doubts
 from isrlab.logs.reader.files import PathName
 from isrlab.logs.reader.read import BrokerLogs, OnRead, read_local
 
-NO_REPLICA = {"sign", "clock", "log_start", "log_end"}  # kinds that show none
+NO_REPLICA = {"sign", "clock", "log_start", "log_end"}  # kinds of rows that show no replica
 CALM, WRONG, NOT_KNOWN = 0, 1, 2
-# Complete logs of some releases, or of a quiet broker, look like this: no reason for doubt.
 TORN, UNPRINTABLE = "lines are missing", "no broker prints this"
+# Gaps that complete logs of some releases, or of a quiet broker, also have: no reason for doubt.
 USUAL = ("leaders do not print the version", "nothing shows that the clock")
 
 
@@ -73,7 +73,7 @@ def look(
     window: Window | None = None,
     step: OnRead = lambda size: None,
 ) -> Findings:
-    """Read the logs of a folder, find what happened. Raises LogDirError as `read_local` does."""
+    """Read the logs of a folder and find what happened. Raises LogDirError as `read_local` does."""
     logs = read_local(log_dir, time_zone=time_zone, step=step)
     return found_in(logs, history_of(logs.rows, logs.file_rows), min_isr=min_isr, window=window)
 

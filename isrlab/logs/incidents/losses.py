@@ -1,10 +1,10 @@
 """Losses: unclean elections, logs that were truncated or came back empty, times without a leader.
 
-Theory of operation. Each partition is searched for four things, each in lines of its own kind.
+Theory of operation. Each partition is searched for four kinds of loss.
 
-1. *Unclean*: a controller says so; the new leader does (its partition "was marked as RECOVERING");
-   or two stored ISRs, one after the other, share no broker, for a clean election needs a member. A
-   controller of 3.9 also prints "UNCLEAN" for the end of a reassignment: its ISRs share members.
+1. *Unclean*: a controller reports it; the new leader does (its partition "was marked as
+   RECOVERING"); or two successive stored ISRs share no broker, for a clean election needs a member.
+   A controller of 3.9 also prints "UNCLEAN" for the end of a reassignment: its ISRs share members.
 2. *Cut*: a replica truncates its log. The records from there on are gone from the partition,
    because since 0.11 only records that the leader lacks are truncated. Below the high watermark
    they had been committed; above it, they were acknowledged only with acks=1 or 0. A few records
@@ -237,7 +237,7 @@ def _emptied(rows: list[Statement]) -> Iterator[Statement]:
 
 
 def _cuts(partition: _Partition, lines: _Lines) -> Iterator[LogTruncation]:
-    """What each replica truncated from its log."""
+    """The truncations of each replica's log."""
     # By broker, its last known log end; none while it leads.
     ends: dict[int | None, int | None] = {}
     marks: dict[int | None, int] = {}
@@ -319,7 +319,7 @@ def _put_leaderless(
 def _dated(
     lost: LostRange, cut: LogTruncation, partition: _Partition, home: Loss | None
 ) -> LostRange:
-    """The range with the time in which its records were appended: before that election."""
+    """The range, with the times between which its records were appended, if they are known."""
     ts_ms, to_ms = cut.row.ts_ms, cut.row.ts_ms
     itself, led = partition.itself[cut.row.broker]
     if nth := bisect_left(led, ts_ms):

@@ -1,7 +1,7 @@
 """The answer as one page that can be sent to a colleague: no script, no external resources.
 
 Every text is escaped; the page forbids the browser to load anything. The timeline is an SVG that
-stretches with the page; its words stand beside it, so that they are legible on a phone.
+stretches with the page; its labels are text beside it, so that they are legible on a phone.
 """
 
 from __future__ import annotations

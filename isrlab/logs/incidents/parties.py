@@ -41,9 +41,9 @@ GONE_SIGNS = ("stop_asked", "session_lost", "disk_full", "out_of_resources")
 
 
 class Party(NamedTuple):
-    """The cause of absences: a broker, a link between two, a controller, or the whole cluster."""
+    """The cause of absences or losses, such as a broker, a link between two, or the cluster."""
 
-    kind: str  # broker, link, controller, zookeeper, cluster
+    kind: str  # one of `facts.PARTIES`
     brokers: tuple[int, ...] = ()
 
 
@@ -148,7 +148,7 @@ def _of_all(
 
 
 def _spoke(broker: int, span: Interval, record: Record) -> bool:
-    """It was still running when another was missed, or had returned: they did not stop together."""
+    """Whether a broker ran while another was missed, so that they did not stop together."""
     rows = record.said("isr_shrink isr_commit", span, broker)
     before = (span[0] - BEFORE_MS, span[1])
     missed = record.said("sign", before, broker, sign="not_listening")  # another one
@@ -157,8 +157,8 @@ def _spoke(broker: int, span: Interval, record: Record) -> bool:
 
 
 def _of_a_controller(span: Interval, record: Record) -> list[tuple[Party, frozenset[int]]]:
-    """A controller that fences itself, or brokers that others still hear from, or that is itself
-    unreachable; except one just elected, when it was its predecessor that did not answer."""
+    """A controller that fences itself, or fences brokers that soon return (several together, or
+    while several get no answer). A new one does not count: its predecessor failed to answer."""
     fenced = [r for r in record.said("crash", span, cause="fenced") if not _is_replay(r, record)]
     by: dict[int, set[int]] = defaultdict(set)
     for row in fenced:
@@ -179,7 +179,7 @@ def _of_a_controller(span: Interval, record: Record) -> list[tuple[Party, frozen
 
 
 def _fences_itself(row: Statement, fenced: list[Statement], record: Record) -> bool:
-    """It decided that at this moment (a replay names the epoch), and had not just started."""
+    """Whether a controller fenced itself by decision (a replay names the epoch), not at a start."""
     who, near = row.broker, (row.ts_ms - SAME_EVENT_MS, row.ts_ms + SAME_EVENT_MS)
     own = (r for r in fenced if r.broker == who == r.replica and near[0] <= r.ts_ms)
     decided = any(r.ts_ms <= near[1] and "broker_epoch" not in r.detail for r in own)
@@ -194,14 +194,14 @@ def _is_replay(fenced: Statement, record: Record) -> bool:
 
 
 def _went(broker: int | None, span: Interval, record: Record) -> bool:
-    """Its process was stopped or restarted within a span."""
+    """Whether a broker's process was stopped or restarted within a span."""
     near = in_span(record.starts, (span[0], span[1] + SOON_MS))
     is_started = any(row.broker == broker for row in near)
     return is_started or bool(record.said("sign", span, broker, sign="stop_asked"))
 
 
 def _is_explained(out: Absence, party: Party, brokers: frozenset[int], record: Record) -> bool:
-    """A cause that shows near the beginning of an absence of these brokers, not after its end."""
+    """Whether a cause shows near the beginning of an absence of these brokers, before it ends."""
     if out.replica not in brokers:
         return False
     end_ms = record.end_ms if out.end_ms is None else out.end_ms
@@ -243,7 +243,7 @@ def _largest(outs: list[Absence], known: set[int], record: Record) -> tuple[Part
 
 
 def _evictor(out: Absence, record: Record) -> int | None:
-    """The leader that evicted it; if no line shows one, the leader at that time."""
+    """The leader that evicted the replica; if no line shows one, the leader at that time."""
     leader = out.leader or record.leader_at(out.key, out.start_ms)
     return None if leader in (-1, out.replica) else leader
 
@@ -270,7 +270,7 @@ def _of_a_pair(outs: list[Absence], record: Record) -> Party:
 
 
 def is_back_at_once(out: Absence) -> bool:
-    """So soon that the replica was there the whole time."""
+    """Whether the replica rejoined so soon that it must have been running all the time."""
     end_ms = out.end_ms
     return end_ms is not None and end_ms - out.start_ms < BLINK_MS
 

@@ -1,15 +1,15 @@
-"""A partition's recorded history as a scenario that the engine plays, so that chance can go on from
-each of its steps: when was this loss decided?
+"""A partition's recorded history as a scenario that the engine plays. Random runs can then continue
+from each of its steps, which shows when a loss was decided.
 
 Theory of operation. Logs show when a broker was gone and back, which ISR and leader were stored,
 and where logs ended: when one was loaded or truncated, when a leader began or asked for an ISR.
 These are taken in order. A broker that was gone is killed (shut down, if it says so; paused, if no
-start follows), and before that its log gets the records that it has when it is loaded again. One
-record stands for all offsets that no line tells apart. To reach a stored state the engine delivers
-what is on its way, waits, or lets sessions expire: the first of these after which leader and ISR
-are those of the log. If none does, the story cannot be told, and that is an error.
+start follows), and before that its log gets the records that it will have when it is loaded again.
+One record stands for all offsets that no line tells apart. To reach a stored state the engine
+delivers what is on its way, waits, or lets sessions expire: the first of these after which leader
+and ISR are those of the log. If none does, that is an error.
 
-Every stored state and every end of a log is held against the engine, and counted.
+Every stored state and every end of a log is compared with the engine's, and counted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Retold(NamedTuple):
 
     text: str
     states: int  # stored states that the engine also has
-    ends: int  # and ends of logs
+    ends: int  # ends of logs that it has
     differs: tuple[str, ...]  # ends of logs that the engine does not have
     assumed: str
 
@@ -65,17 +65,17 @@ class Retold(NamedTuple):
 
 class _Moment(NamedTuple):
     ts_ms: int
-    rank: int  # of one moment: what is gone, what is back, what is stored
+    rank: int  # order within one moment: departures, returns, states, log ends
     kind: str  # gone, noticed, back, state, end
     row: Statement
     broker: int | None = None
-    line: str = ""  # for the engine
+    line: str = ""  # the command for the engine
     end: Statement | None = None  # shows where the log of `broker` ends
 
 
 def retold(record: Record, key: Key, min_isr: int | None = None) -> Retold:
-    """The history of one partition. Raises ValueError where logs show too little, or more than the
-    engine can do."""
+    """The history of one partition. Raises ValueError where logs show too little, or events
+    that the engine does not have."""
     kinds = ("isr_commit", "offline", "hosted", *ENDS)
     rows = [row for kind in kinds for row in record.rows[kind] if row.key == key]
     stored = [r for r in rows if r.kind == "isr_commit" and r.isr and r.leader is not None]
@@ -127,7 +127,7 @@ def _of_brokers(record: Record, key: Key, replicas: Sequence[int]) -> Iterator[_
 
 
 def _first_sign(record: Record, down: Downtime) -> Statement:
-    """The first line that shows it: the controller notices late."""
+    """The first line that shows a broker down; the controller notices later."""
     own = (r.ts_ms for rows in record.rows.values() for r in rows if r.broker == down.broker)
     spoke = max((ms for ms in own if ms < down.from_ms), default=0)
     rows = (r for sign in AWAY for r in record.said_of(sign) if r.replica == down.broker)
@@ -140,7 +140,7 @@ def _ms(row: Statement) -> int:
 
 
 def _of_rows(rows: Sequence[Statement], first: Statement) -> Iterator[_Moment]:
-    """What was stored after the first state, and where logs ended."""
+    """The states stored after the first one, and the ends of logs."""
     hosts = set[int | None]()
     for row in sorted(rows, key=_ms):
         if row.kind == "hosted" and row.detail.get("dir"):
@@ -163,7 +163,7 @@ class _Teller:
         self.run = Run([], version)
         play_line(self.run, setup)
         self.lines, self.differs = [f"version {version.name}", setup], list[str]()
-        self.leader: int | None = self.run.cluster.controller.leader  # that said where its log ends
+        self.leader: int | None = self.run.cluster.controller.leader  # the last to report its end
         self.states = self.ends = 0
 
     def tell(self, moment: _Moment, rest: Sequence[_Moment]) -> None:
@@ -200,7 +200,7 @@ class _Teller:
         return int(records[-1].id.partition("..")[2].rstrip("'")) + 1 if records else 0
 
     def _fill(self, moment: _Moment, rest: Sequence[_Moment]) -> None:
-        """Logs grow to the end that is shown, in stretches if others are shown to have less."""
+        """Let logs grow to the end shown, in steps if other logs are shown to end earlier."""
         cluster, end = self.run.cluster, moment.end.log_end_offset if moment.end else None
         if end is None or moment.end is None:
             return
@@ -220,7 +220,7 @@ class _Teller:
             self._compare(moment)
 
     def _reach(self, row: Statement) -> None:
-        """Leader and ISR as stored; of an offline partition, that it has no leader."""
+        """Reach the stored leader and ISR, or for an offline partition a state without a leader."""
         for lines in WAYS:
             tried = fork(self.run)
             try:
@@ -240,7 +240,7 @@ class _Teller:
                          f"{ids(state.isr)}")  # fmt: skip
 
     def _compare(self, moment: _Moment) -> None:
-        """A log's end as shown; where it was truncated, what leads to that is delivered."""
+        """Compare a log's end with the engine's; before a truncation, messages are delivered."""
         end = moment.end.log_end_offset if moment.end else None
         if self._end(moment.broker) != end and moment.row.kind == "truncate":
             self._play(moment.row, "stabilize")
@@ -252,6 +252,6 @@ class _Teller:
 
 
 def _next_end(broker: int, rest: Sequence[_Moment]) -> float:
-    """Where the next line that shows the end of a broker's log has it."""
+    """The end of a broker's log, by the next line that shows it."""
     ends = (m.end.log_end_offset for m in rest if m.broker == broker and m.end)
     return next((end for end in ends if end is not None), math.inf)

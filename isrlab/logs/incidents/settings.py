@@ -1,4 +1,4 @@
-"""What logs show about their cluster: releases, settings, addresses. Nothing is guessed.
+"""A cluster's releases, settings and addresses, as logs show them. Nothing is guessed.
 
 A process prints its settings when it starts, near the beginning of a log, so only the beginning of
 each file is read for them. Later changes by a command are missed unless a line reports them.
@@ -41,11 +41,11 @@ class PrintedSettings:
     is_given: bool = False  # by the user
 
     def least(self, key: Key) -> int | None:
-        """min.insync.replicas of a partition; None: no line tells."""
+        """min.insync.replicas of a partition; None: not known."""
         return self.min_isr if self.is_given else self.of_topics.get(key.topic, self.min_isr)
 
     def bootstrap(self, but: Collection[int]) -> str:
-        """The address of a broker that is none of these, else a word to be replaced."""
+        """The address of a broker other than these, else a placeholder."""
         known = [self.addresses[b] for b in sorted(self.addresses) if b not in but]
         return known[0] if known else "HOST:9092"
 
@@ -53,7 +53,7 @@ class PrintedSettings:
 def settings_of(
     record: Record, log_dir: PathName, files: list[str], given: int | None
 ) -> PrintedSettings:
-    """What the events and the beginnings of these files tell; `given` is min.insync.replicas."""
+    """The settings in the events and the beginnings of files; `given` is min.insync.replicas."""
     cluster = PrintedSettings(is_given=given is not None)
     releases = {r.detail.get("release") for r in record.rows["sign"]} - {None}
     cluster.releases = tuple(sorted(map(str, releases)))

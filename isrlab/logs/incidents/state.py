@@ -1,4 +1,4 @@
-"""The verdict about some logs, and what is so at their end: copies left, and refused writes."""
+"""The verdict on some logs, and the state at their end: copies left, and refused writes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def chief(findings: Findings) -> Incident:
 
 
 def state(findings: Findings, settings: PrintedSettings) -> str:
-    """Sentences: what is so at the end of the logs, and what is at risk."""
+    """Sentences about the state at the end of the logs, and what is at risk."""
     total, dark = len(findings.partitions), findings.not_known
     if not total:
         return "No line tells of a partition, so nothing is known of any replica."
@@ -115,7 +115,7 @@ def _at_risk(findings: Findings, settings: PrintedSettings) -> str:
 
 
 def grouped(keys: Iterable[Key], most: int) -> str:
-    """Partitions by topic: orders-0,1,2 payments-3, of at most so many topics."""
+    """Partitions by topic: orders-0,1,2 payments-3, of at most `most` topics."""
     topics: dict[str, list[int]] = defaultdict(list)
     for key in sorted(keys):
         topics[key.topic].append(key.partition)

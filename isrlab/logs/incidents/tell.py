@@ -64,7 +64,7 @@ def _fault(fault: Fault) -> dict[str, object]:
 
 
 def as_csv(told: dict[str, Any]) -> str:
-    """A row for each incident of what `as_dict` gives, with a head."""
+    """The incidents in the result of `as_dict`: a header, and a row for each."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(COLUMNS)
@@ -79,6 +79,6 @@ def as_csv(told: dict[str, Any]) -> str:
         }
         cells = [made.get(name, each.get(name, "")) for name in COLUMNS]
         texts = (printable(str(cell)) for cell in cells)
-        # Such that no spreadsheet takes one for a formula.
+        # So that no spreadsheet takes a cell for a formula.
         writer.writerow([f"'{text}" if text[:1] in tuple("=+-@") else text for text in texts])
     return text.getvalue()

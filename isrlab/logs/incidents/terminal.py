@@ -1,6 +1,6 @@
-"""The answer as lines for a terminal: they fit its width, and what decides is never cut.
+"""The answer as lines for a terminal: they fit its width, and the decisive parts are never cut.
 
-All that comes from logs is printable text by then: a terminal shows it and does not obey it.
+Text from logs is made printable first: a terminal shows its control characters and obeys none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _IS_COMMAND = re.compile(r"[a-z-]+\.sh |(?:systemctl|journalctl|dmesg|df|nc|ping
 
 
 def first_lines(answer: LogAnswer, width: int) -> Iterator[str]:
-    """What a person on call reads first."""
+    """The lines that a person on call reads first."""
     width = max(NARROW, min(width, WIDE))
     head, *rest = _wrapped(f"{answer.title}  {answer.state}", width)
     colour = COLOURS.get(answer.title, RED)
@@ -41,8 +41,8 @@ def _bold(text: str, colour: str = "") -> str:
 def story_lines(
     story: Story, width: int, full: bool = False, is_chief: bool = False
 ) -> Iterator[str]:
-    """One incident; with `full`, every line of its evidence as it stands in the logs. What the
-    first lines say of the chief one is not repeated."""
+    """One incident; with `full`, every quoted line of its evidence in full. For the chief
+    incident, what the first lines say is not repeated."""
     width, each = max(NARROW, min(width, WIDE)), story.incident
     title = "The incident above" if is_chief else story.when
     head, *rest = _wrapped(
@@ -67,7 +67,7 @@ def story_lines(
 
 
 def below(answer: LogAnswer, faults: Sequence[Fault], width: int, full: bool) -> Iterator[str]:
-    """What follows the first lines: faults, doubts, caveats and the latest incidents."""
+    """The lines after the first ones: faults, doubts, caveats and the latest incidents."""
     width = max(NARROW, min(width, WIDE))
     notes = [*answer.doubts[1:MOST_DOUBTS], *answer.more]
     if len(answer.doubts) > MOST_DOUBTS:
@@ -127,7 +127,7 @@ def _quoted(where: str, text: str, room: int) -> list[str]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most so many characters; those of a command go on behind a backslash."""
+    """Lines of at most `width` characters; those of a command continue after a backslash."""
     text = printable(text)
     is_command = _IS_COMMAND.match(text.partition(": ")[2] or text) is not None
     if not is_command:

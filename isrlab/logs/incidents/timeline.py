@@ -1,4 +1,4 @@
-"""What was so when, for a picture: brokers, and how many partitions had a short ISR."""
+"""A timeline: when brokers were there, and how many partitions were under-replicated."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from isrlab.events.spans import Interval, merged
 from isrlab.logs.history.record import STARTS, Record, about
 from isrlab.logs.incidents.look import Findings
 
-AROUND_MS = 10_000  # of the end of a log: its broker is there until the end of all
+AROUND_MS = 10_000  # a broker whose log ends this close to the end of all is there until then
 BLIP_MS = 2_000  # a new controller repeats which brokers were fenced
 THERE, AWAY, DARK = "there", "away", "not known"
 
 
 class Bar(NamedTuple):
-    """From when to when something was so, ms."""
+    """A state, and from when to when it lasted, in ms."""
 
     start_ms: int
     end_ms: int
@@ -25,7 +25,7 @@ class Bar(NamedTuple):
 
 
 def presence(record: Record, broker: int) -> list[Bar]:
-    """When a broker was there, when it was away, and when no line tells."""
+    """When a broker was there, when it was away, and when that is not known."""
     signs = [r for r in record.rows["sign"] if r.detail["sign"] in STARTS]
     rows = record.rows["crash"] + record.rows["restart"] + signs
     rows.sort(key=lambda r: (r.ts_ms, r.file, r.line))
@@ -46,7 +46,7 @@ def presence(record: Record, broker: int) -> list[Bar]:
 
 
 def under_replicated(findings: Findings) -> list[tuple[int, int]]:
-    """From when on how many partitions lacked a replica in their ISR, in order of time."""
+    """How many partitions lacked a replica in their ISR from each moment on, in order."""
     spans: dict[Key, list[Interval]] = defaultdict(list)
     for out in findings.record.outs:
         end_ms = findings.record.end_ms if out.end_ms is None else out.end_ms

@@ -1,8 +1,8 @@
-"""Watches logs that grow, and says when an incident opens and when it is over.
+"""Watches growing logs, and reports when an incident opens and when it is over.
 
-Each time there is something new, all that is known is judged anew, for a line may change what an
-earlier one meant. An incident is one that was known if it is about a partition and a replica of
-that one, at the same time.
+When lines arrive, all logs are evaluated again, because a line may change the meaning of earlier
+ones. Two incidents count as the same if they overlap in time, and share a partition and a replica
+that was out.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def watch(
     min_isr: int | None = None,
     window: Window | None = None,
 ) -> Iterator[tuple[Findings | None, list[Incident]]]:
-    """The findings as often as they are asked for, and the incidents that opened or ended since.
+    """Yields the current findings, and the incidents that opened or ended since the last ones.
 
-    The first ones have only those that are open; without anything new, None and none. Raises
-    LogDirError as `follow` does.
+    With the first findings come only open incidents. If nothing is new, yields None and no
+    incident. Raises LogDirError as `follow` does.
     """
-    raised: list[Incident] | None = None  # as they were last
+    raised: list[Incident] | None = None  # the last known ones
     for logs in follow(log_dir, time_zone=time_zone):
         if logs is None or not logs.rows:
             yield None, []
@@ -44,8 +44,8 @@ def watch(
 
 
 def rehearse(log_dir: PathName, step_ms: int) -> Iterator[tuple[int, Incident]]:
-    """What would have been told, and when, to who had looked every `step_ms` while logs were
-    written."""
+    """The reports, with their times, that a watcher would have made if it had looked every
+    `step_ms` while the logs were written."""
     with TemporaryDirectory() as folder:
         watched = watch(folder)
         for now_ms in replayed(log_dir, folder, step_ms):
@@ -54,7 +54,7 @@ def rehearse(log_dir: PathName, step_ms: int) -> Iterator[tuple[int, Incident]]:
 
 
 def _is_raised(now: Incident, before: list[Incident] | None) -> bool:
-    """It was known, and as open as it is now; at first what is over is no news."""
+    """Whether an incident was known in this state; at first, whether it is over."""
     if before is None:
         return now.is_over
     return any(_is_same(now, other) and now.is_over == other.is_over for other in before)

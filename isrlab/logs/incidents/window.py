@@ -1,7 +1,7 @@
-"""The part of the logs that is asked about, and what is wrong with a question.
+"""The part of the logs to look at, and why a filter for it matches nothing.
 
-A name with a slip in it matches nothing, and nothing is not calm: a filter that leaves nothing over
-is a doubt, which names what there is.
+A misspelt name matches nothing, which must not pass for a calm cluster: such a filter raises a
+doubt, which lists the existing names.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Window(NamedTuple):
         )
 
     def has_fault(self, fault: Fault) -> bool:
-        """A line about these topics that stands before the end."""
+        """Whether a line is about these topics, and no later than `until_ms`."""
         is_early = self.until_ms is None or fault.ts_ms <= self.until_ms
         return is_early and (fault.key is None or self.has_key(fault.key))
 
@@ -46,16 +46,16 @@ class Window(NamedTuple):
 
 
 def window(since: str | None, until: str | None, topic: str | None, broker: int | None) -> Window:
-    """The window that words describe: times are UTC unless they name a zone; empty or None is all.
+    """The window of these options: times are UTC unless they name a zone; empty or None is all.
 
-    Raises ValueError for a time that is none.
+    Raises ValueError for text that is not a time.
     """
     since_ms, until_ms = (given_ms(text) if text else None for text in (since, until))
     return Window(since_ms, until_ms, topic or None, broker)
 
 
 def unmatched(window: Window, events: Sequence[Statement], record: Record) -> Iterator[str]:
-    """Why a filter leaves nothing over; `record` is that of the events before `until_ms`."""
+    """Why a filter matches nothing; `record` is that of the events up to `until_ms`."""
     if not events:
         return
     topics = sorted({key.topic for key in record.spans})

@@ -12,7 +12,7 @@ from judge import jars
 from hunt import engine, javac, kinds, repairs
 
 RUNS = kinds.FILE.with_name("runs.csv")
-UNREPAIRED: set[tuple[str, str]] = set()  # releases whose class cannot be repaired so
+UNREPAIRED: set[tuple[str, str]] = set()  # releases, each with a repair that it cannot take
 UNREACHABLE = jars.NoJarsError, javac.NoCompilerError
 
 
@@ -54,7 +54,7 @@ def main(
 
 
 def keep(row: dict[str, str]) -> None:
-    """Adds what was run to the stored runs, in place of one of the same release, level and seed."""
+    """Adds a run to the stored runs, in place of one with equal release, level and seed."""
     mark = ("release", "level", "seed")
     rows = list(csv.DictReader(RUNS.open())) if RUNS.exists() else []
     rows = [old for old in rows if any(old[name] != row[name] for name in mark)] + [row]
@@ -67,7 +67,7 @@ def keep(row: dict[str, str]) -> None:
 def hunt(
     release: str, repaired: tuple[str, ...], limits: list[str], only_new: bool = False
 ) -> dict[str, str]:
-    """Prints each break once, and whether its kind is known. What was run, as `RUNS` has it."""
+    """Prints each break once, with its kind if it is known. Returns the run as a row of `RUNS`."""
     known, seen, new, rate = kinds.stored(), set[str](), 0, ""
     row = {"release": release, "level": "brokers" if "whole" in limits else "controller"}
     row |= {"seed": limits[0]}
@@ -97,7 +97,7 @@ def hunt(
 
 
 def explained(release: str, shown: kinds.Break, known: dict[str, kinds.Kind]) -> str:
-    """The kinds that a break may belong to, less those whose repair leaves it as it is."""
+    """The kinds that a break may belong to, except those whose repair does not silence it."""
     names = kinds.of(shown, known).split(", ")
     return ", ".join(
         name for name in names if name and not is_left(release, shown, known[name].repair)
@@ -105,18 +105,18 @@ def explained(release: str, shown: kinds.Break, known: dict[str, kinds.Kind]) ->
 
 
 def is_left(release: str, shown: kinds.Break, repair: str) -> bool:
-    """Is it known that the repair does not silence the break? Some releases have no sources."""
+    """Whether the repair is known not to silence the break; some releases have no sources."""
     if not repair or (release, repair) in UNREPAIRED:
         return False
     try:
         return shown.broken in javac.broken(release, shown.schedule, (repair,))
-    except (*UNREACHABLE, ValueError):  # the pattern of an edit is not there
+    except (*UNREACHABLE, ValueError):  # an edit's pattern does not fit
         UNREPAIRED.add((release, repair))
         return False
 
 
 def play(releases: tuple[str, ...], what: str, repaired: tuple[str, ...]) -> int:
-    """Replays schedules; of kinds also says where they no longer do what is stored of them."""
+    """Replays schedules. For kinds, returns how many results differ from the stored ones."""
     known = kinds.stored()
     if what == "all" or what in known:
         return sum(compare(release, known, what, repaired) for release in releases)
@@ -135,7 +135,7 @@ def play(releases: tuple[str, ...], what: str, repaired: tuple[str, ...]) -> int
 def played(
     release: str, known: dict[str, kinds.Kind], repaired: tuple[str, ...]
 ) -> dict[str, bool]:
-    """Of each kind that this release can play: does its schedule break its promise?"""
+    """For each kind that this release can play: whether its schedule breaks its promise."""
     chosen = [kind for kind in known.values() if javac.is_whole(release) or not kind.is_whole]
     path = javac.compiled(release, repaired)
     text = "".join(kind.schedule + "\n" for kind in chosen)
@@ -158,7 +158,7 @@ def compare(
     differing = 0
     for name, is_broken in broken.items():
         is_other = not repaired and is_broken != (release in known[name].releases)
-        is_other &= release in javac.RELEASES  # of others nothing is stored
+        is_other &= release in javac.RELEASES  # nothing is stored of others
         differing += is_other
         shown = f"breaks {known[name].broken}" if is_broken else "holds"
         print(

@@ -1,8 +1,8 @@
-"""A schedule on the engine's controller: does it store, after each action, what Kafka's stores?
+"""Plays a schedule on the engine's controller, and compares its state with Kafka's at each action.
 
-The engine has one topic whose brokers hear of everything immediately. `WHY_NOT` says which actions
-it cannot express. What Kafka's controller stored is kept in data/hunt/stored.csv, so that a test
-can hold the engine against it without Java; `python -m hunt RELEASE --replay=all` compares anew.
+The engine has one topic, whose brokers learn of everything immediately. `WHY_NOT` lists the actions
+that it cannot express. data/hunt/stored.csv keeps the states of Kafka's controller, so that a test
+can compare the engine with them without Java; `python -m hunt RELEASE --replay=all` compares again.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _shown(leader: int, epoch: int, *sets: object) -> str:
 def kafka(
     release: str, schedules: list[str], repaired: tuple[str, ...] = ()
 ) -> Iterator[list[str]]:
-    """Of each schedule, what Kafka's controller has stored after each action, until it fails."""
+    """For each schedule, the states of Kafka's controller after each action, until it fails."""
     path = javac.compiled(release, repaired)
     text = "".join(schedule + "\n" for schedule in schedules)
     states: list[str] = []
@@ -79,14 +79,14 @@ def kafka(
 
 
 def played(release: str, schedule: str, **rules: object) -> list[str]:
-    """What the engine stores at each step, by these rules. Raises UnplayableError."""
+    """The state that the engine stores at each step, by these rules. Raises UnplayableError."""
     first, *actions = schedule.split("; ")
     player = Player(release, first, rules)
     return [player.shown(), *(player.play(action) for action in actions)]
 
 
 def agreement(release: str, schedules: list[str], repaired: tuple[str, ...] = ()) -> list[str]:
-    """Of each schedule, in a few words, whether the engine stores what Kafka does."""
+    """For each schedule, in a few words: whether the engine stores the same states as Kafka."""
     ours: dict[str, list[str]] = {}
     said = {}
     for schedule in schedules:
@@ -106,13 +106,13 @@ def agreement(release: str, schedules: list[str], repaired: tuple[str, ...] = ()
 
 
 def stored() -> list[tuple[str, str, list[str]]]:
-    """Kind, release, and what Kafka's controller stored after each action."""
+    """Kind, release, and the states of Kafka's controller after each action."""
     rows = csv.DictReader(FILE.open())
     return [(row["kind"], row["release"], row["states"].split(" | ")) for row in rows]
 
 
 def store() -> None:
-    """Plays every kind that the engine can play on the newest release that shows it."""
+    """Stores Kafka's states for every kind that the engine can play, on its newest release."""
     with FILE.open("w", newline="") as file:
         out = csv.writer(file, lineterminator="\n")
         out.writerow(("kind", "release", "states"))
@@ -124,7 +124,7 @@ def store() -> None:
 
 
 class Player:
-    """The brokers of a hunt's world beside the engine's controller, with an action a method."""
+    """The brokers of a hunt beside the engine's controller, with a method for each action."""
 
     def __init__(self, release: str, cluster: str, rules: dict[str, object]) -> None:
         word, *settings = cluster.split()
@@ -162,7 +162,7 @@ class Player:
         )
 
     def ignore(self, *_: str) -> None:
-        """What changes no partition: a record is written, a directory assigned, a timer of 3.9."""
+        """Actions that change no partition: `write`, `assign-dirs`, and the timer since 3.9."""
 
     def _state(self, place: str) -> tuple[int, Controller]:
         topic, number = place[1:].split("-")
@@ -201,7 +201,7 @@ class Player:
             self._ask(m.SessionExpired(info.id, info.broker_epoch))
 
     def stop(self, broker: str) -> None:
-        """A controlled shutdown: it ends at once if the broker leads nothing any more."""
+        """A controlled shutdown, which ends immediately if the broker led nothing."""
         number = int(broker)
         was_leader = self.player and any(c.leader == number for c in self.player.controllers)
         self._ask(m.ControlledShutdown(number))
@@ -213,7 +213,7 @@ class Player:
     def start(self, broker: str, _: str = "") -> None:
         """A broker registers. Its first heartbeat unfences it."""
         number = int(broker)
-        if number in self.up or number in self.alive:  # its session is not over: it is refused
+        if number in self.up or number in self.alive:  # it is up, or its session is not over
             return
         if number not in self.clean and self.version.eligible_leader_replicas and self.player:
             try:
@@ -273,7 +273,7 @@ class Player:
         self._ask(m.IncrementalAlterConfigs(wanted, of_cluster))
 
     def settle(self) -> None:
-        """Every broker starts again, unless it runs and is known, and every replica catches up."""
+        """Restarts each broker that is down or unknown to the controller; all replicas catch up."""
         for broker in self.brokers:
             if broker not in self.up or broker not in {*self.alive, *self.registered}:
                 self.kill(str(broker))

@@ -13,7 +13,7 @@ from judge import jars
 from hunt import repairs
 
 SOURCES = sorted((Path(__file__).parent / "java").glob("*.java"))
-# The last of each line that has Maven artifacts and managers that can be built: see CONTRIBUTING.
+# The last release of each line with Maven artifacts and managers to build: see CONTRIBUTING.
 RELEASES = (
     *("3.3.2", "3.4.1", "3.5.2", "3.6.2", "3.7.2", "3.8.1", "3.9.2", "4.0.2", "4.1.2"),
     *("4.2.2", "4.3.1", "4.4.0"),
@@ -24,19 +24,19 @@ LOGGING = (
     "log4j-slf4j",
     "reload4j",
     "logback",
-)  # without it SLF4J is silent
-# The quick compiler for what lives for seconds: half the processor time.
+)  # without these SLF4J is silent
+# Only the quick compiler: a run of a few seconds takes half the processor time.
 QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 ASM = ("--add-exports", "java.base/jdk.internal.org.objectweb.asm=ALL-UNNAMED")  # for Repair.java
 MAIN = "org.apache.kafka.controller.Hunt"
 
 
 class NoCompilerError(Exception):
-    """javac did not take the sources; the message is its first lines."""
+    """javac rejected the sources; the message has its first errors."""
 
 
 def is_whole(release: str) -> bool:
-    """Can level two make its brokers?"""
+    """Whether level two can build the brokers of this release."""
     return jars.numbers(release) >= jars.numbers(WHOLE)
 
 
@@ -59,7 +59,7 @@ def compiled(release: str, repaired: tuple[str, ...] = ()) -> str:
 
 
 def built(release: str, what: str, sources: list[tuple[str, str]], theirs: str) -> Path:
-    """The folder of these sources' classes. Compiled anew when the sources have changed."""
+    """The folder of these sources' classes, compiled unless there are classes of these texts."""
     mark = zlib.crc32("".join(f"{name}\n{text}" for name, text in sources).encode())
     folder = jars.CACHE.parent / "hunt" / f"{release}-{what}-{mark:08x}"
     if (folder / "done").exists():
@@ -78,7 +78,7 @@ def built(release: str, what: str, sources: list[tuple[str, str]], theirs: str) 
 
 
 def broken(release: str, schedule: str, repaired: tuple[str, ...] = ()) -> list[str]:
-    """The promises that a schedule breaks on a release, in their order."""
+    """The promises that a schedule breaks on a release, in the order of the breaks."""
     path = compiled(release, repaired)
     for row in lines(path, ["replay"], schedule + "\n", repaired):
         if row[0] == "replayed":
@@ -92,7 +92,7 @@ def lines(
 ) -> Iterator[list[str]]:  # fmt: skip
     """Runs the hunt and gives its rows, which are separated by tabs, as they come.
 
-    A patient hunt also shows a break whose schedule has all actions of one that it has shown.
+    A patient hunt also shows a break whose schedule has all the actions of one shown before.
     """
     is_kept = str(repairs.RACE in repaired).lower()
     options = [*QUICK, *ASM, f"-Drepaired={is_kept}", "-Xmx1g"]
@@ -108,7 +108,7 @@ def lines(
         try:
             for line in process.stdout:
                 yield line.rstrip("\n").split("\t")
-        except GeneratorExit:  # what was looked for is found
+        except GeneratorExit:  # the caller has seen enough
             process.kill()
             raise
         errors = [x for x in process.stderr.read().splitlines() if not x.startswith("SLF4J")]

@@ -1,4 +1,4 @@
-"""The kinds of breaks that are known (data/hunt/kinds.toml), and which of them a break is."""
+"""The known kinds of breaks (data/hunt/kinds.toml), and the kinds that a break may be."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FILE = Path(__file__).parents[2] / "data" / "hunt" / "kinds.toml"
 
 
 class Break(NamedTuple):
-    """A promise that did not hold, by its shortest schedule; its root was broken first in it."""
+    """A broken promise, by its shortest schedule; `root` is the promise that this breaks first."""
 
     broken: str
     root: str
@@ -58,6 +58,6 @@ def stored() -> dict[str, Kind]:
 
 
 def of(shown: Break, kinds: dict[str, Kind]) -> str:
-    """The names of the kinds that a break may belong to, or nothing: then it is new."""
+    """The names of the kinds that a break may belong to; "" for a new kind."""
     exact = [kind.name for kind in kinds.values() if kind.schedule == shown.schedule]
     return ", ".join(exact or [kind.name for kind in kinds.values() if kind.explains(shown)])

@@ -1,4 +1,4 @@
-"""`python -m hunt.proof`: how long the hunt takes to find, by itself, what is known to be there.
+"""`python -m hunt.proof`: how long the hunt takes to find each known bug by itself.
 
 A bug counts as found by the first break of its promise that its repair silences; a bug that
 cannot be repaired here, by the first break of that promise. Seconds are of one core.
@@ -21,7 +21,7 @@ COLUMNS = ("bug", "kind", "release", "level", "seed", "seconds", "schedules", "s
 
 
 class Bug(NamedTuple):
-    """What is to be found: its usual name, its kind, where, and what its schedule must show."""
+    """A known bug: its usual name, its kind, a release with it, and a test of its schedule."""
 
     name: str
     kind: str
@@ -64,7 +64,7 @@ def finds(bug: Bug, kind: kinds.Kind, shown: kinds.Break) -> bool:
 
 
 def hunted(bugs: list[Bug], seed: int, seconds: float) -> list[dict[str, object]]:
-    """One hunt for bugs of one release and level: a row for each; without seconds if not found."""
+    """Hunts for bugs of one release and level: a row for each, without seconds if not found."""
     known = kinds.stored()
     is_whole = known[bugs[0].kind].is_whole
     limits = [str(seed), str(seconds), str(10**12), *(["whole"] if is_whole else [])]

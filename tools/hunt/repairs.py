@@ -1,6 +1,6 @@
-"""Edits to Kafka's published sources, made as the hunt runs: nothing of them is stored here.
+"""Edits to Kafka's published sources, made as the hunt runs: those sources are not stored here.
 
-A repair replaces a few tokens. A kind that a repaired class no longer shows has its cause there.
+A repair replaces a few tokens. If a repaired class no longer shows a kind, its cause is there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RACE = "pending_change_kept"
 
 
 class Edit(NamedTuple):
-    """In this file, at the only place where the pattern matches."""
+    """An edit of this file, at the only place where the pattern matches."""
 
     file: str
     pattern: str
@@ -95,7 +95,7 @@ REPAIRS: dict[str, list[Edit]] = {
 
 
 def sources(release: str) -> zipfile.ZipFile:
-    """The sources of Kafka's controller, fetched by Maven. Raises NoJarsError: some have none."""
+    """The sources of Kafka's controller, fetched by Maven. Raises NoJarsError if there are none."""
     folder = jars.CACHE / f"{release}-sources"
     jar = folder / f"kafka-metadata-{release}-sources.jar"
     artifact = f"-Dartifact=org.apache.kafka:kafka-metadata:{release}:jar:sources"

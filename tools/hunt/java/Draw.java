@@ -3,7 +3,7 @@ package org.apache.kafka.controller;
 import java.util.*;
 import java.util.function.IntPredicate;
 
-/** The numbers of a random action, from how the world looks; null if it makes no sense now. */
+/** Draws the numbers of actions that fit the present state; null if an action makes no sense now. */
 final class Draw {
     private Draw() { }
 
@@ -109,7 +109,7 @@ final class Draw {
         return first == null ? null : joined(t, replicas(w, r, first.replicas.length));
     }
 
-    /** Members come back in: mostly who is up and is not in sync. */
+    /** A replica that is not in the ISR and whose broker is up. */
     static int[] join(World w, Random r) {
         int[] at = partition(w, r);
         if (at == null) return null;
@@ -126,7 +126,7 @@ final class Draw {
         return b == null ? null : joined(at, b);
     }
 
-    /** Anything, a neighbour of what there is, or what was. */
+    /** The replicas before the last reassignment, random ones, or the present ones with one changed. */
     static int[] reassign(World w, Random r) {
         int[] at = partition(w, r);
         if (at == null) return null;

@@ -4,9 +4,9 @@ import java.io.*;
 import java.util.*;
 import java.util.stream.Collectors;
 
-/** Random schedules until the time is over, each break cut to its shortest; or schedules to replay. */
+/** Runs random schedules and shortens those that break a promise; or replays schedules. */
 public final class Hunt {
-    private static final boolean IS_PATIENT = Boolean.getBoolean("patient"); // also shows a break like another, but longer
+    private static final boolean IS_PATIENT = Boolean.getBoolean("patient"); // also shows longer ones
     private static final int MOST_CUTS = IS_PATIENT ? 60 : 6;
     private final Map<String, List<String>> shapes = new HashMap<>();
     private final Map<String, Integer> hits = new HashMap<>();
@@ -68,14 +68,14 @@ public final class Hunt {
         System.out.println("progress\t" + schedules + "\t" + steps + "\t" + seconds(start));
     }
 
-    /** Time of this thread on a processor: the machine may have other work. */
+    /** The processor time of this thread, as the machine may have other work. */
     private static long now() {
         return java.lang.management.ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime();
     }
 
     private static double seconds(long start) { return (now() - start) / 1e9; }
 
-    /** One schedule: some kinds of actions only, so that rare ones meet. */
+    /** Runs one schedule with some kinds of actions only, so that rare actions occur together. */
     private void schedule(Random random, long start) {
         boolean isWhole = level == Op.WHOLE;
         int count = isWhole ? Draw.from(random, 2, 3, 3, 3, 4) : Draw.from(random, 2, 3, 3, 4, 4, 5);
@@ -86,7 +86,7 @@ public final class Hunt {
         World world = new World(acts.get(0), new Random(0));
         List<Op> pool = pool(random, level);
         int length = isWhole ? 60 + random.nextInt(200) : 15 + random.nextInt(40);
-        Map<List<Object>, Double> shares = new HashMap<>(); // of what is slow or rare in this schedule
+        Map<List<Object>, Double> shares = new HashMap<>(); // the share of each drawn action that is kept
         for (int i = 0; i < length && !world.isOver; i++) {
             Op op = i == 0 ? Op.CREATE : pool.get(random.nextInt(pool.size()));
             int[] n = op.draw.apply(world, random);
@@ -132,7 +132,7 @@ public final class Hunt {
         System.out.flush();
     }
 
-    /** Is each action of the first among those of the second? */
+    /** Whether each action of the first shape is among those of the second. */
     private static boolean isWithin(String first, String second) {
         List<String> rest = new ArrayList<>(List.of(second.split(" ")));
         for (String word : first.split(" ")) if (!rest.remove(word)) return false;
@@ -156,7 +156,7 @@ public final class Hunt {
         }
     }
 
-    /** Takes actions out, then members of lists, as long as the same promise is broken. */
+    /** Removes actions, then simplifies those that are left, while the same promise is broken. */
     static List<Op.Act> cut(List<Op.Act> acts, String key) {
         List<Op.Act> now = new ArrayList<>(acts);
         for (int size = Math.max(1, now.size() / 2); size >= 1; size = size > 1 ? size / 2 : 0) {
@@ -219,7 +219,7 @@ public final class Hunt {
         return new Op.Act(act.op(), n);
     }
 
-    /** How the partitions look, for a reader. */
+    /** The partitions, for a reader. */
     private static String shown(World world) {
         StringBuilder text = new StringBuilder();
         for (int s = 0; s < world.slots.length; s++) {

@@ -20,8 +20,8 @@ import org.apache.kafka.server.common.*;
 import org.apache.kafka.timeline.SnapshotRegistry;
 
 /**
- * The managers of Kafka's controller, wired as QuorumController wires them, with the image that brokers
- * would have beside them. A request does what QuorumController does: its records are generated, written
+ * The managers of Kafka's controller, wired as QuorumController wires them, and the image that brokers
+ * would have. A request is handled as in QuorumController: its records are generated, written
  * (encoded and decoded, as a follower reads them) and replayed. There is no Raft and no thread.
  */
 final class Kafka {
@@ -112,7 +112,7 @@ final class Kafka {
             OptionalLong.empty(), (java.util.function.Consumer<Integer>) count -> { });
     }
 
-    /** The managers, new and empty: what a controller that starts has. */
+    /** Builds the managers, new and empty, as in a controller that starts. */
     private void build() {
         SnapshotRegistry registry = Late.made(SnapshotRegistry.class, CONTEXT);
         QuorumFeatures quorum = Late.made(QuorumFeatures.class, 0, apiVersions(), SUPPORTED, List.of(0));
@@ -138,7 +138,7 @@ final class Kafka {
         return Late.made(Late.type("org.apache.kafka.clients.ApiVersions"));
     }
 
-    /** What the registration of a broker asks of the replicas: QuorumController passes it on. */
+    /** Passes a broker's registration on to the manager of replicas, as QuorumController does. */
     private Object handler(Class<?> kind) {
         return java.lang.reflect.Proxy.newProxyInstance(kind.getClassLoader(), new Class<?>[] {kind},
             (proxy, method, args) -> {
@@ -148,9 +148,9 @@ final class Kafka {
             });
     }
 
-    // What is written
+    // Records
 
-    /** Replays in the controller what is written, in the image what is read again. */
+    /** Replays records in the controller as they are, and in the image as decoded again. */
     void write(List<ApiMessageAndVersion> records) {
         if (records.isEmpty()) return;
         MetadataDelta delta = Late.made(MetadataDelta.class, image, CHECKER);
@@ -181,7 +181,7 @@ final class Kafka {
         return SERDE.read(bytes, buffer.remaining());
     }
 
-    /** Into each manager that has a replay for such a record, as QuorumController does by type. */
+    /** Replays a record in each manager with a `replay` for its type, as QuorumController does. */
     private void replay(ApiMessage record, long at) {
         for (Object target : List.of(features, configs, cluster, replication)) Late.replay(target, record, at);
     }
@@ -227,7 +227,7 @@ final class Kafka {
         return new boolean[] {Late.call(reply, "isFenced"), stopping, Late.call(reply, "shouldShutDown")};
     }
 
-    /** A session's length passes, in which all but one broker are heard of. True if it was fenced. */
+    /** The length of a session passes, without heartbeats of this broker only. True if it was unfenced. */
     boolean expire(int broker) {
         clock.ms += SESSION_MS + 1_000;
         for (BrokerRegistration other : brokers().values()) {
@@ -283,7 +283,7 @@ final class Kafka {
         return answer.get(0).errorCode();
     }
 
-    /** No replicas: cancel. */
+    /** An empty list of replicas cancels a reassignment. */
     short reassign(String topic, int partition, List<Integer> replicas) {
         var part = new AlterPartitionReassignmentsRequestData.ReassignablePartition()
             .setPartitionIndex(partition).setReplicas(replicas.isEmpty() ? null : replicas);
@@ -294,7 +294,7 @@ final class Kafka {
             .errorCode();
     }
 
-    /** What the leader of this epoch asks: this ISR, whose brokers are in these epochs. */
+    /** Requests this ISR, as the leader of this state, with these broker epochs. */
     short alter(Uuid topic, int partition, PartitionRegistration state, long[] epochs, int[] isr) {
         var part = new AlterPartitionRequestData.PartitionData().setPartitionIndex(partition)
             .setLeaderEpoch(state.leaderEpoch).setPartitionEpoch(state.partitionEpoch);
@@ -328,7 +328,7 @@ final class Kafka {
         done(Late.<ControllerResult<Boolean>>call(replication, "maybeBalancePartitionLeaders"));
     }
 
-    /** The timer of unclean elections, where there is one (3.9). */
+    /** The timer of unclean elections, in releases that have one (since 3.9). */
     void electUncleanly() {
         if (!Late.has(replication, "maybeElectUncleanLeaders")) return;
         done(Late.<ControllerResult<Boolean>>call(replication, "maybeElectUncleanLeaders"));
@@ -366,7 +366,7 @@ final class Kafka {
             message(in, "setBrokerId", broker, "setBrokerEpoch", epoch, "setDirectories", directories)));
     }
 
-    /** A message of Kafka's protocol with these values: the name of a setter, what it sets, and so on. */
+    /** A message of Kafka's protocol with these values, each after the name of its setter. */
     private static Object message(String type, Object... values) {
         Object made = Late.made(Late.type(type));
         for (int i = 0; i < values.length; i += 2) Late.call(made, (String) values[i], values[i + 1]);
@@ -375,7 +375,7 @@ final class Kafka {
 
     // Another controller takes over
 
-    /** A standby that has read the log, or one that loads a snapshot of the image. */
+    /** A standby takes over that has read the log, or that loads a snapshot of the image. */
     void failOver(boolean fromSnapshot) {
         List<ApiMessageAndVersion> records = fromSnapshot ? snapshot() : new ArrayList<>(log);
         build();
@@ -413,7 +413,7 @@ final class Kafka {
 
     Map<Integer, BrokerRegistration> brokers() { return cluster.brokerRegistrations(); }
 
-    /** As the leader of a topic's partition computes it, from the replicas of its own partition. */
+    /** The effective min ISR as a leader computes it, from the number of replicas of its own partition. */
     int minIsr(String topic, int replicas) {
         return Math.min(replicas, Integer.parseInt(setting(topic, MIN_ISR)));
     }

@@ -6,8 +6,8 @@ import java.util.*;
 import java.util.stream.Collectors;
 
 /**
- * What differs between releases, found as the hunt runs: a method by its name, its parameters by their
- * types. A call names the arguments of the newest release in order; an older method takes those that fit.
+ * Bridges the differences between releases by reflection: finds methods by name, parameters by type. A
+ * call passes the arguments of the newest release in order; an older method takes those that fit.
  */
 final class Late {
     private record Call(Method method, MethodHandle handle, int[] chosen) { }
@@ -25,7 +25,7 @@ final class Late {
         throw new IllegalStateException("no class of " + Arrays.toString(names));
     }
 
-    /** A class, or its name in releases that have no such class. */
+    /** The class of this name, or the name itself in releases without that class. */
     static Object found(String name) {
         return TYPES.computeIfAbsent(name, x -> {
             try {
@@ -50,7 +50,7 @@ final class Late {
             .collect(Collectors.toSet())).contains(name);
     }
 
-    /** Calls it. What it throws, it throws as it is. A class as target: a static method. */
+    /** Calls a method (static if the target is a class). Its exceptions are thrown on unchanged. */
     @SuppressWarnings("unchecked")
     static <T> T call(Object target, String name, Object... args) {
         Class<?> kind = target instanceof Class<?> c ? c : target.getClass();
@@ -76,7 +76,7 @@ final class Late {
     @SuppressWarnings("unchecked")
     private static <E extends Throwable> E as(Throwable e) throws E { throw (E) e; }
 
-    /** Into a manager or a delta, if it has a replay for such a record, as QuorumController does by type. */
+    /** Replays a record in a manager or a delta, if it has a `replay` for the record's type. */
     static void replay(Object target, Object record, long at) {
         Optional<Call> call = REPLAYS.computeIfAbsent(target.getClass(), x -> new HashMap<>())
             .computeIfAbsent(record.getClass(), kind -> Arrays.stream(target.getClass().getDeclaredMethods())
@@ -107,7 +107,7 @@ final class Late {
         }
     }
 
-    /** For each parameter the first argument left that is of its type; null if there is none. */
+    /** For each parameter, the index of the first unused argument of its type; null if one has none. */
     private static int[] fit(Class<?>[] parameters, Object[] args) {
         int[] chosen = new int[parameters.length];
         boolean[] taken = new boolean[args.length];
@@ -139,7 +139,7 @@ final class Late {
         return found;
     }
 
-    /** A field's value, or the given one in releases that have no such field. */
+    /** A field's value, or `otherwise` in releases without that field. */
     @SuppressWarnings("unchecked")
     static <T> T field(Object target, String name, T otherwise) {
         Optional<Field> field = FIELDS.computeIfAbsent(target.getClass(), x -> new HashMap<>())
@@ -159,7 +159,7 @@ final class Late {
         }
     }
 
-    /** An object that no constructor has seen: what a release asks for and does not use here. */
+    /** An object made without a constructor, for a parameter that is required but not used here. */
     static Object blank(Class<?> kind) {
         try {
             Field unsafe = sun.misc.Unsafe.class.getDeclaredField("theUnsafe");
@@ -208,7 +208,7 @@ final class Late {
             .anyMatch(c -> c.getParameterCount() > 0 && fit(c.getParameterTypes(), args) != null);
     }
 
-    /** The longest constructor that the arguments fill. */
+    /** A new object, from the longest constructor whose parameters these arguments fill. */
     @SuppressWarnings("unchecked")
     static <T> T made(Class<T> kind, Object... args) {
         Constructor<?>[] constructors = kind.getDeclaredConstructors();

@@ -13,11 +13,11 @@ import org.apache.kafka.metadata.*;
 
 /**
  * A broker of level two: Kafka's partitions, logs and manager of ISR changes. Each message that it sends, and
- * each batch of the metadata log, waits until the schedule delivers it. Ours are the loop of its fetcher, the
- * requests' way, and what a ReplicaManager does between them.
+ * each batch of the metadata log, waits until the schedule delivers it. The loop of the fetcher, the transport
+ * of requests, and the work of ReplicaManager between them are written here.
  */
 final class Node {
-    /** A replica: its log stays when the broker dies, its partition goes. */
+    /** A replica: when the broker dies, its log remains and its partition does not. */
     static final class Part {
         final Uuid topic;
         final Object log;
@@ -25,7 +25,7 @@ final class Node {
         int leader = -1;
         int epoch = -1;
         long saved; // the high watermark on disk
-        long shown; // and the one that was last looked at
+        long shown; // and as it was at the last check
         Fetch fetch;
 
         Part(Uuid topic, Object log) {
@@ -37,7 +37,7 @@ final class Node {
     /** A fetch that its leader has answered. */
     record Fetch(int epoch, long offset, ByteBuffer bytes, Object diverging, long highWatermark) { }
 
-    /** An acks=all request that waits. */
+    /** An acks=all request that waits for followers. */
     record Wait(int slot, Part part, long end, int epoch) { }
 
     final World w;
@@ -50,8 +50,8 @@ final class Node {
     Object manager;
     int at; // how many batches of the metadata log it has read
     private MetadataImage image;
-    AlterPartitionRequestData asked; // its ISR change, on its way
-    AlterPartitionResponseData answer; // and what the controller said
+    AlterPartitionRequestData asked; // its ISR change, in flight
+    AlterPartitionResponseData answer; // and the controller's answer
     private Object handler;
 
     Node(World world, int id) {
@@ -86,7 +86,7 @@ final class Node {
         waits.clear();
     }
 
-    /** For a reader: the broker, how it sees the leader, its log's end and high watermark, its pending ISR. */
+    /** For a reader: the broker, the leader it knows, its log end and high watermark, its ISR if it leads. */
     String shown(int slot) {
         Part part = parts[slot];
         if (part == null) return "";
@@ -101,7 +101,7 @@ final class Node {
         part.saved = Real.highWatermark(part.log);
     }
 
-    /** What is not on disk is gone. True if that was something. */
+    /** Drops records that are not on disk. True if there were any. */
     boolean losePower(int slot) {
         Part part = parts[slot];
         if (part == null) return false;
@@ -115,7 +115,7 @@ final class Node {
 
     boolean hasNews() { return isUp() && at < w.kafka.images.size(); }
 
-    /** As ReplicaManager.applyDelta with the next batch: what is gone, who leads, who follows. */
+    /** Applies the next batch as ReplicaManager.applyDelta does: drops, leads or follows partitions. */
     void news() {
         MetadataImage was = image;
         image = w.kafka.images.get(at++);
@@ -165,7 +165,7 @@ final class Node {
         part.epoch = now.leaderEpoch;
     }
 
-    // ISR changes: one request on its way, as NodeToControllerChannelManager sends it
+    // ISR changes: one request in flight, as NodeToControllerChannelManager sends it
 
     void send(Object builder, Object handler) {
         AbstractRequest request = ((AbstractRequest.Builder<?>) builder).build();
@@ -196,12 +196,12 @@ final class Node {
 
     void lose() { answer = null; }
 
-    /** What was put off: the ISR changes that are asked for again. */
+    /** Runs what was put off: requesting ISR changes again. */
     void putOff() {
         for (int i = later.size(); i > 0; i--) later.remove().run();
     }
 
-    /** As the broker does from time to time. */
+    /** The broker's periodic check for replicas to remove from the ISR. */
     void check() {
         for (Part part : parts) {
             if (part != null && part.partition != null) Late.call(part.partition, "maybeShrinkIsr");
@@ -221,7 +221,7 @@ final class Node {
         waits.add(new Wait(slot, part, Real.end(part.log), part.epoch));
     }
 
-    /** As DelayedProduce: the requests that have their answer now. */
+    /** Answers the requests that need not wait any longer, as DelayedProduce does. */
     void acknowledge() {
         for (Iterator<Wait> all = waits.iterator(); all.hasNext(); ) {
             Wait wait = all.next();

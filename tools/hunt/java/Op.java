@@ -3,7 +3,7 @@ package org.apache.kafka.controller;
 import java.util.*;
 import java.util.function.*;
 
-/** The actions of a schedule: how each is written, how often it comes, what it draws, what it does. */
+/** The actions of a schedule, each with its text, its weight, its draw of numbers, and its effect. */
 enum Op {
     CLUSTER("cluster brokers=% two-dirs=% elr=% min=% metadata=%", 0, null, null),
     WHOLE("whole brokers=% two-dirs=% elr=% min=% metadata=%", 0, null, null),
@@ -61,12 +61,12 @@ enum Op {
 
     boolean isOfBrokers() { return compareTo(PRODUCE) >= 0 && this != SETTLE; }
 
-    /** What the brokers of level two do by themselves, or cannot do. */
+    /** Whether level two leaves it out, because its brokers do it by themselves or cannot do it. */
     boolean isOfControllerOnly() {
         return EnumSet.of(WRITE, JOIN, SHRINK, FAIL, CORDON, ASSIGN, MOVE, FAIL_OVER).contains(this);
     }
 
-    /** An action with its numbers; a list stands last, with 0 between the partitions of a topic. */
+    /** An action with its numbers; a list comes last, with 0 between the partitions of a topic. */
     record Act(Op op, int[] n) {
         @Override
         public String toString() {

@@ -1,6 +1,6 @@
 package org.apache.kafka.controller;
 
-/** What Kafka promises, and where it does. A new promise: one row here, one check in Promises. */
+/** Kafka's promises, each with its source. A new promise needs a row here and a check in Promises. */
 enum Promise {
     ANSWERED("a request is answered, if not as asked then by an error of Kafka's protocol",
         "ControllerExceptions: another exception makes the active controller resign"),

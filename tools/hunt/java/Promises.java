@@ -4,7 +4,7 @@ import java.util.*;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.metadata.*;
 
-/** The checks, after every action that wrote something. */
+/** The checks of the promises. */
 final class Promises {
     private static final int[] NONE = {};
     private static final String OURS = Late.class.getPackageName();
@@ -12,7 +12,7 @@ final class Promises {
 
     Promises(World world) { w = world; }
 
-    /** Where an error came from, without the numbers in it: the same for each schedule that leads there. */
+    /** An error and its origin, without numbers, so that all schedules with it name it alike. */
     static String named(Throwable e) {
         String text = Objects.toString(e.getMessage(), "").replaceAll("\\b[\\w-]{22}\\b", "ID")
             .replaceAll("[0-9]+", "N").replaceAll("\\s+", " ");
@@ -83,7 +83,7 @@ final class Promises {
         }
     }
 
-    /** A log that lost its tail with the power counts once the broker has registered again. */
+    /** Whether a replica lacks acknowledged records; after a power failure, once its broker runs again. */
     private boolean isStale(World.Slot slot, int b) {
         boolean isNoticed = w.brokers[b].up || !slot.wiped[b];
         return slot.has[b] < slot.acked && isNoticed && !slot.excused[b];
@@ -98,7 +98,7 @@ final class Promises {
         }
         boolean isSame = slot.previous != null && slot.previous.leader == leader;
         if (isSame && slot.previous.leaderEpoch == state.leaderEpoch) return;
-        if (!w.brokers[leader].up && slot.wiped[leader]) return; // it does not know itself what it lost
+        if (!w.brokers[leader].up && slot.wiped[leader]) return; // its loss is not known before it starts again
         boolean isUnclean = state.leaderRecoveryState.value() == 1;
         slot.unclean |= isUnclean;
         if (slot.has[leader] < slot.acked && !isUnclean && !slot.excused[leader]) {
@@ -127,7 +127,7 @@ final class Promises {
         return false;
     }
 
-    /** What the periodic task of unclean elections leaves behind. Up to 3.8 there is none. */
+    /** Checks that the timer of unclean elections (since 3.9) left no partition that could have a leader. */
     void afterTimer() {
         for (int s = 0; s < w.slots.length; s++) {
             PartitionRegistration state = w.slots[s].state;
@@ -157,7 +157,7 @@ final class Promises {
         if (isBack || isSilent) w.broken(Promise.EPOCHS_RISE, isBack ? "back" : "no new leader epoch");
     }
 
-    // What the managers keep beside the partitions
+    // The indices that the managers keep in addition to the partitions
 
     private void indices() {
         for (int b = -1; b <= w.count; b++) {
@@ -237,7 +237,7 @@ final class Promises {
         }
     }
 
-    /** A new controller has what the one before had. */
+    /** A new controller has the partitions and brokers of its predecessor. */
     void reloaded(Map<Integer, BrokerRegistration> before) {
         for (int s = 0; s < w.slots.length; s++) {
             PartitionRegistration was = w.slots[s].state;
@@ -263,7 +263,7 @@ final class Promises {
 
     // Level two: what brokers do
 
-    /** Between two actions the high watermark moved, or many things happened: then it is only noted. */
+    /** Checks a rise of the high watermark, unless several actions ran since the last check. */
     void broker(Node node, boolean isOne) {
         for (int s = 0; s < node.parts.length; s++) {
             Node.Part part = node.parts[s];
@@ -276,7 +276,7 @@ final class Promises {
         }
     }
 
-    /** A leader that was deposed and does not know it yet tells consumers what was true before. */
+    /** Checks the end reported to consumers, except by a deposed leader, which may report an old one. */
     private void told(World.Slot slot, Node.Part part) {
         long now = slot.unclean || part.epoch < slot.toldIn ? -1 : Real.told(part.partition);
         if (now < 0) return;
@@ -285,7 +285,7 @@ final class Promises {
         slot.toldIn = part.epoch;
     }
 
-    /** All that was sent has arrived, and all replicas have fetched. */
+    /** The promises for the time when all messages have arrived and all replicas have fetched. */
     void quiet() {
         for (int s = 0; s < w.slots.length; s++) {
             PartitionRegistration state = w.slots[s].state;

@@ -10,7 +10,7 @@ import org.apache.kafka.common.*;
 import scala.Function0;
 import scala.Option;
 
-/** The objects of a broker, as each release makes them. The logs are used again by the next schedule. */
+/** The objects of a broker, built as each release needs it. The next schedule reuses the logs. */
 final class Real {
     static final long LAG_MS = 8_000;
     static final int BYTES = 1 << 16;
@@ -81,7 +81,7 @@ final class Real {
         return Late.call(kind, Late.has(kind, "noCaching") ? "noCaching" : "NoCaching");
     }
 
-    /** What an Option of Scala or Java holds, or null. */
+    /** The value in an Option of Scala or Java, or null if it is empty. */
     static Object opened(Object option) {
         if (option instanceof Optional<?> java) return java.orElse(null);
         if (option instanceof OptionalInt java) return java.isPresent() ? (Object) java.getAsInt() : null;
@@ -96,12 +96,12 @@ final class Real {
             Map.of(Kafka.MIN_ISR, "" + min, "segment.index.bytes", "4096")));
     }
 
-    /** The log of a broker for a place, empty. */
+    /** A broker's log of a partition, emptied. */
     static Object log(int broker, int slot, TopicPartition at, Uuid topic) {
         Object log = LOGS.computeIfAbsent(broker + "/" + at, key -> {
             File folder = new File(FOLDER, key);
             folder.mkdirs();
-            // as Partition has it: 4.0 has two classes of this name
+            // the class that Partition takes: 4.0 has two of this name
             Class<?> kind = Arrays.stream(Late.type("kafka.cluster.Partition").getMethods())
                 .filter(m -> m.getName().equals("setLog")).findFirst().orElseThrow().getParameterTypes()[0];
             return Late.call(kind, Late.has(kind, "create") ? "create" : "apply", folder, config(1), 0L, 0L,
@@ -132,7 +132,7 @@ final class Real {
 
     static long highWatermark(Object log) { return Late.<Long>call(log, "highWatermark"); }
 
-    /** Has this log at this offset a record of this leader epoch? There is one such record. */
+    /** Whether this log has the record with this offset and leader epoch, which identify it. */
     static boolean has(Object log, long offset, int epoch) {
         if (end(log) <= offset) return false;
         Object cache = opened(Late.call(log, "leaderEpochCache"));
@@ -143,7 +143,7 @@ final class Real {
         return Optional.ofNullable((Integer) opened(Late.call(log, "latestEpoch")));
     }
 
-    /** As AbstractFetcherThread.getOffsetTruncationState: where the leader's epoch ends, here or there. */
+    /** Truncates to the epoch's end, here or at the leader, as AbstractFetcherThread.getOffsetTruncationState. */
     static void cut(Object log, int epoch, long leadersEnd) {
         Object own = opened(Late.call(log, "endOffsetForEpoch", epoch));
         long end = own == null ? leadersEnd : Math.min(leadersEnd, Late.<Long>call(own, "offset"));
@@ -187,7 +187,7 @@ final class Real {
             (java.util.function.LongSupplier) () -> node.epoch);
     }
 
-    /** What the metadata says of a partition, as its broker takes it. */
+    /** Applies the metadata of a partition at its broker, which then leads or follows. */
     static void order(Object partition, TopicPartition at, Object state, boolean isNew, boolean leads, Uuid topic) {
         if (Late.has(state, "toLeaderAndIsrPartitionState")) {
             state = Late.call(state, "toLeaderAndIsrPartitionState", at, isNew);
@@ -206,7 +206,7 @@ final class Real {
         Late.call(partition, "appendRecordsToLeader", records, CLIENT, -1, LOCAL, GUARD, (short) 0);
     }
 
-    /** What the leader answers to the fetch of a replica: Kafka's LogReadInfo. */
+    /** The leader's answer to the fetch of a replica: Kafka's LogReadInfo. */
     static Object fetch(Object partition, Node from, Uuid topic, long offset, int epoch, Optional<Integer> last) {
         Object params = Late.made(PARAMS, (short) 15, from.id, from.epoch, 0L, 1, BYTES, ISOLATION,
             Optional.empty(), false);
@@ -214,7 +214,7 @@ final class Real {
         return Late.call(partition, "fetchRecords", params, asked, from.w.kafka.clock.ms, BYTES, true, true);
     }
 
-    /** The end of the log that a consumer hears of: Kafka's answer to ListOffsets. -1: an error, not available yet. */
+    /** The end of the log in the answer to a consumer's ListOffsets; -1 for an error (not available yet). */
     static long told(Object partition) {
         try {
             Object found = opened(Late.call(partition, "fetchOffsetForTimestamp", -1L,
@@ -226,7 +226,7 @@ final class Real {
         }
     }
 
-    /** The records of an answer, out of the leader's log. */
+    /** The records of a fetch answer, copied from the leader's log. */
     static ByteBuffer bytes(Object read) {
         Object records = Late.field(Late.field(read, "fetchedData", null), "records", null);
         ByteBuffer buffer = ByteBuffer.allocate(Late.<Integer>call(records, "sizeInBytes"));

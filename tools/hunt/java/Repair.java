@@ -4,11 +4,11 @@ import java.io.InputStream;
 import java.lang.invoke.MethodHandles;
 import jdk.internal.org.objectweb.asm.*;
 
-/** The least repair of the race, in the bytecode of Kafka's Partition (it is Scala: its source cannot be edited here). */
+/** The smallest repair of the race, in the bytecode of Kafka's Partition (Scala, so its source cannot be edited). */
 public final class Repair {
     private Repair() { }
 
-    /** Before makeLeader: a leader that hears of the epochs that it has keeps what it has. */
+    /** Guards makeLeader: a leader that receives the epochs that it already has keeps its state. */
     static void keepPendingChange() {
         String name = "kafka/cluster/Partition";
         try (InputStream in = Repair.class.getClassLoader().getResourceAsStream(name + ".class")) {

@@ -6,8 +6,8 @@ import org.apache.kafka.common.errors.ApiException;
 import org.apache.kafka.metadata.*;
 
 /**
- * The real controller, and beside it a ghost: which brokers run, and how many of the acknowledged records
- * each replica has on disk. Brokers hear of each change immediately (level one).
+ * The real controller, and a ghost, which tracks the brokers that run and how many of the acknowledged
+ * records each replica has on disk. Brokers learn of each change immediately (level one).
  */
 final class World {
     static final int TOPICS = 2;
@@ -23,20 +23,20 @@ final class World {
         boolean[] cordoned;
     }
 
-    /** A partition: what the controller has stored, and the ghost. */
+    /** A partition: its state as the controller stored it, and its part of the ghost. */
     static final class Slot {
         PartitionRegistration state;
         PartitionRegistration previous;
         long acked;
         final long[] has;
-        final boolean[] wiped; // lost its log with the power, and has not been in sync since
+        final boolean[] wiped; // lost its log in a power failure, and has not been in sync since
         final boolean[] excused; // its loss is by design: without ELR the last member of an ISR may come back empty
         final int[] place;
         int[] before; // its replicas before the last reassignment
-        boolean unclean; // once a leader was elected uncleanly nothing is promised of this partition's records
-        long told; // level two: the last end that a leader told a consumer, and in which leader epoch
+        boolean unclean; // after an unclean election nothing is promised about this partition's records
+        long told; // level two: the last log end that a leader reported to a consumer, and its leader epoch
         int toldIn = -1;
-        final boolean[] cut; // lost records with the power, and has not had all that was told since
+        final boolean[] cut; // lost records in a power failure, and has not reached `told` since
         final List<long[]> acks = new ArrayList<>(); // level two: offset and epoch of each acknowledged record
 
         Slot(int size) {
@@ -48,7 +48,7 @@ final class World {
         }
     }
 
-    /** A promise that did not hold: what of it, and after how many actions. */
+    /** A promise that did not hold: in which respect, and after how many actions. */
     record Break(Promise promise, String what, int step) {
         String key() { return promise + " " + what; }
     }
@@ -64,7 +64,7 @@ final class World {
     private final Promises promises = new Promises(this);
     private final long[] epochs;
     int step;
-    long looks; // actions after which all promises were checked, those of `settle` each
+    long looks; // how often the promises were checked, counting actions that wrote nothing
     boolean isOver;
 
     World(Op.Act cluster, Random random) {
@@ -87,7 +87,7 @@ final class World {
         for (int b = 1; nodes != null && b <= count; b++) while (nodes[b].hasNews()) nodes[b].news();
     }
 
-    /** Runs an action and looks at every promise. A schedule ends at an error that stops a controller. */
+    /** Runs an action and checks the promises. An error in replay stops a controller and the schedule. */
     void run(Op.Act act) {
         step++;
         long before = kafka.offset;
@@ -102,7 +102,7 @@ final class World {
         if (isOver) return;
         if (nodes != null) whole(act.op() != Op.SETTLE);
         if (kafka.offset != before || act.op() == Op.FAIL_OVER || nodes != null) look();
-        else looks++; // nothing was written: nothing to see
+        else looks++; // nothing was written, so nothing can have broken
         if (act.op() == Op.TIMER) promises.afterTimer();
     }
 
@@ -123,7 +123,7 @@ final class World {
         promises.check();
     }
 
-    /** Reads what is stored now, and lets brokers delete the logs of replicas that they lost. */
+    /** Reads the stored states, and lets brokers delete the logs of replicas that they lost. */
     void refresh() {
         for (int s = 0; s < slots.length; s++) {
             Slot slot = slots[s];
@@ -137,7 +137,7 @@ final class World {
         }
     }
 
-    // Level two: what the ghost knows at level one is read from the logs
+    // Level two: the ghost's numbers are read from the logs
 
     static boolean hasAck(Node.Part part, long[] ack) {
         return part != null && Real.has(part.log, ack[0], (int) ack[1]);
@@ -150,13 +150,13 @@ final class World {
             slot.has[b] = slot.acks.stream().filter(ack -> hasAck(part, ack)).count();
             boolean isMember = brokers[b].up && holds(slot.state.isr, b);
             if (isMember && part != null && Real.end(part.log) >= slot.told) slot.cut[b] = false;
-            if (!isMember || slot.has[b] < slot.acked) continue; // what it lost with the power it may have been counted on for
+            if (!isMember || slot.has[b] < slot.acked) continue; // what it lost is not forgotten
             slot.wiped[b] = slot.excused[b] = false;
         }
     }
 
-    /** What a clean leader does not have is lost: said once. After an unclean election nothing is promised:
-     * the leader may only now hear that it was removed in between, and begin with an empty log. */
+    /** Forgets the records that a new leader lacks, so that they are reported once; all after an unclean
+     * election: the leader may only now learn that it was removed in between, and begin with an empty log. */
     void forget(Slot slot, int leader) {
         if (nodes == null) return;
         Node.Part part = nodes[leader].parts[Arrays.asList(slots).indexOf(slot)];
@@ -175,7 +175,7 @@ final class World {
     void news(int[] n) { if (nodes[n[0]].hasNews()) nodes[n[0]].news(); }
     void check(int[] n) { if (nodes[n[0]].isUp()) nodes[n[0]].check(); }
 
-    /** Time passes; brokers that run are heard of, replicas that do not fetch fall behind. */
+    /** Time passes: replicas that do not fetch fall behind, put-off requests are sent, no session expires. */
     void pass(int[] n) {
         kafka.expire(0);
         for (int b = 1; b <= count; b++) if (nodes[b].isUp()) nodes[b].putOff();
@@ -185,7 +185,7 @@ final class World {
         for (Node.Part part : nodes[n[0]].parts) if (part != null && nodes[n[0]].isUp()) Node.save(part);
     }
 
-    /** Every message arrives, every replica fetches. */
+    /** Every message arrives and every replica fetches, for twelve rounds. */
     private void quiet() {
         for (int round = 0; round < 12; round++) {
             if (round % 3 == 2) pass(new int[0]);
@@ -303,7 +303,7 @@ final class World {
         if (nodes != null) nodes[n[0]].stop(false);
     }
 
-    /** The machine loses power: what was not flushed, all of it at worst, is gone. */
+    /** The machine loses power: what was not flushed is gone (at level one, the whole log). */
     void power(int[] n) {
         if (!brokers[n[0]].up) return;
         kill(n);
@@ -398,7 +398,7 @@ final class World {
         answered(kafka.grow("t" + n[0], parts + 1, replicas), Op.GROW);
     }
 
-    /** A record is acknowledged if all members of the ISR have it, and they are enough to the leader. */
+    /** Writes an acknowledged record, if the whole ISR works and is large enough for the leader. */
     void write(int[] n) {
         if (!leads(n)) return;
         Slot slot = slot(n);
@@ -410,7 +410,7 @@ final class World {
         slot.acked = end;
     }
 
-    /** A replica catches up, and its leader asks for it. */
+    /** A replica catches up, and its leader asks to add it to the ISR. */
     void join(int[] n) {
         if (!leads(n) || !works(slot(n), n[2]) || !holds(state(n).replicas, n[2])) return;
         Slot slot = slot(n);
@@ -474,7 +474,7 @@ final class World {
         promises.reloaded(before);
     }
 
-    /** All brokers come back and all replicas catch up: now nothing may be left undone. */
+    /** All brokers come back and all replicas catch up: then nothing may remain to be done. */
     void settle(int[] n) {
         for (int b = 1; b <= count; b++) {
             Broker broker = brokers[b];

@@ -115,7 +115,7 @@ public class WholeControllersTest {
         }
     }
 
-    /** The other brokers go on with their heartbeats. */
+    /** The other brokers continue their heartbeats. */
     private void untilTheSessionEnds(int broker) throws Exception {
         for (int i = 0; i < 10; i++) {
             for (int other : epochs.keySet()) {
@@ -150,7 +150,7 @@ public class WholeControllersTest {
         }
     }
 
-    /** Asks some times whichever controller is active; none may resign because of it. */
+    /** Sends a request to the active controller several times; no controller may resign because of it. */
     private void asked(Request request) throws Exception {
         StringBuilder answers = new StringBuilder();
         int epoch = env.activeController(true).curClaimEpoch();
@@ -188,7 +188,7 @@ public class WholeControllersTest {
             heartbeat(1).setOfflineLogDirs(List.of(Uuid.fromString("TESTBROKER00001DIRAAAA")))).get());
     }
 
-    /** 3. A reassignment is turned back; every replica is in the ISR. */
+    /** 3. A reassignment is reversed; every replica is in the ISR. */
     @Test
     public void testReassignmentThatIsTurnedBackEnds() throws Exception {
         createFoo(0, 1, 2);

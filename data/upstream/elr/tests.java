@@ -30,7 +30,7 @@
         return topicId;
     }
 
-    /** The shortest: a removed replica is put into the ELR. */
+    /** The shortest test: a removed replica is put into the ELR. */
     @Test
     public void testReassignmentLeavesOnlyReplicasInElr() {
         ReplicationControlTestContext ctx = contextWithElr(0, 1, 2);
@@ -40,7 +40,7 @@
         assertArrayEquals(new int[] {}, partition.elr, partition.toString());
     }
 
-    /** A: all brokers healthy, one partition of two to a single replica and back, one failure. */
+    /** A: all brokers are healthy; one of two partitions moves to one replica and back; a broker fails. */
     @Test
     public void testReplicaAddedAgainIsNotElectedBeforeItIsInSync() {
         ReplicationControlTestContext ctx = contextWithElr(0, 1, 2);
@@ -51,7 +51,7 @@
         assertEquals(OptionalInt.empty(), ctx.currentLeader(new TopicIdPartition(fooId, 1)));
     }
 
-    /** B: both partitions in one request, and back one after the other. */
+    /** B: both partitions are moved in one request, and back one after the other. */
     @Test
     public void testPartitionsAddedAgainOneByOneHaveNoLeaderBeforeTheyAreInSync() {
         ReplicationControlTestContext ctx = contextWithElr(0, 1, 2);
@@ -93,7 +93,7 @@
         assertEquals(1, partition.elr.length, partition.toString()); // the second that left the ISR
     }
 
-    /** F: the only replica is down, and those that were moved away are asked back. */
+    /** F: the only replica is down, and a reassignment requests the removed replicas again. */
     @Test
     public void testReplicasCanBeAddedToAPartitionWithoutLeader() {
         ReplicationControlTestContext ctx = contextWithElr(0, 1, 2);

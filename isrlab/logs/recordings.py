@@ -25,13 +25,13 @@ from isrlab.logs.reader.lines import LineReader
 from isrlab.logs.reader.read import BrokerLogs, read_local
 
 RUNS = {"3.9": "kafka-3.9", "4.1": "kafka-4.1"}  # release: folder, and name of the run
-TIMELINE = "timeline.csv"  # what was done to the brokers, beside their logs
+TIMELINE = "timeline.csv"  # the faults injected, beside the logs
 _ROOT = DATA / "recordings"
 _ENDS = {"SIGSTOP": "SIGCONT", "SIGKILL": "start", "SIGTERM": "start"}
 
 
 class Outage(NamedTuple):
-    """A broker was away from `start_ms` to `end_ms`; `signal` says how, such as "SIGSTOP"."""
+    """A broker was away from `start_ms` to `end_ms`; `signal` is the cause, such as "SIGSTOP"."""
 
     broker: int
     start_ms: int

@@ -1,4 +1,4 @@
-"""Random schedules on Kafka's own controller, against what Kafka promises.
+"""Random schedules on Kafka's own controller, checked against Kafka's promises.
 
 The Java (folder java, in the package of Kafka's controller) is compiled against the jars of a
 release when it is first needed. It runs the real managers of the controller and a ghost, which

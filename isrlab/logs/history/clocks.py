@@ -10,7 +10,7 @@ median clock is taken as correct; a metadata log takes precedence over all.
 Versions bound the other clocks: a broker logs version 7 after another broker stored version 6.
 
 A clock that was set back shows within a file, whose lines are in order whatever their timestamps
-say: from there on it counts as another clock. Other brokers may show by how much; otherwise only a
+say: from there on it counts as another clock. Other brokers may show how far; otherwise only a
 lower bound is known (the step back of the timestamps), and `is_bound` is set.
 """
 

@@ -131,11 +131,11 @@ def _put_aside_too_late(rows: Sequence[Statement]) -> None:
 
 
 def _add(scene: Scene, rows: list[Statement]) -> list[Gap]:
-    """Add what one run proves to `rows`. Returns the gaps in it."""
+    """Add the rows that one run proves to `rows`. Returns the gaps in that run."""
     gaps: list[Gap] = []
     earlier: dict[
         int, int
-    ] = {}  # requests that belong before the stored state, though their clock says later
+    ] = {}  # requests that belong before the stored state, though their timestamps are later
     for key, lines in scene.partitions.items():
         states = proven(key, lines, scene, earlier)
         gaps += _gaps(key, states, scene.end_ms)
@@ -216,7 +216,7 @@ def _is_created(state: StoredState | None) -> bool:
 
 
 def _doubts(found: Sequence[PlacedState], scene: Scene, end_ms: int) -> Iterator[PlacedState]:
-    """Why the last known state, or the one before a gap, may have ended earlier than `end_ms`."""
+    """Why the last known state, or a state before a gap, may have ended earlier than `end_ms`."""
     for each, after in zip(found, [*found, None][1:], strict=True):
         state, until_ms = each.state, after.ts_ms if after else end_ms + 1
         if state is None or state.isr is None:
@@ -252,7 +252,7 @@ def _is_set_back(state: StoredState, after: PlacedState | None, scene: Scene) ->
 def _with_replicas(
     key: Key, found: Sequence[PlacedState], rows: Sequence[Statement], earlier: dict[int, int]
 ) -> list[Statement]:
-    """The rows, each state with the replicas at that time, repeated where these change."""
+    """The rows, each state with the replicas at that time, repeated when the replicas change."""
     told = Replicas(rows)
     made: list[Statement] = []
     for each, after in zip(found, [*found, None][1:], strict=True):

@@ -1,4 +1,4 @@
-"""Queries on the events of a history: which replicas were out, which led, which lines say so.
+"""Queries on the events of a history: which replicas were out, which led, which lines show it.
 
 Everything here is a lookup; no conclusions are drawn. Times are milliseconds on the one clock of
 the events (`history_of`).

@@ -28,7 +28,7 @@ HEARD_MS = 6_000  # a log that continues for this long has what its broker heard
 LATE_MS = 2_000
 STATED = ("members", "leader", "leader_epoch")
 
-RULES = {  # what Kafka always does
+RULES = {  # that Kafka always keeps
     "shrink": "a shrink takes members out, adds none, and keeps the leader",
     "grow": "a leader adds one replica at a time, and takes none out",
     "named": "those who are out of sync are those who leave",

@@ -181,7 +181,7 @@ class Scene:
         is_whole = any(at_ms < from_ms for at_ms in starts)
         return is_whole and later < len(words) and words[later] < again_ms
 
-    # What is printed at all
+    # Kinds of lines that are printed
 
     @cached_property
     def has_metadata_log(self) -> bool:

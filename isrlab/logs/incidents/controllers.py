@@ -2,7 +2,7 @@
 
 Theory of operation. In KRaft brokers send heartbeats to the active controller. If most of them get
 no answer for ten seconds, nothing can be stored: no ISR, no leader, no topic. The remaining
-controllers show why if they stand for election again and again: too few of them vote. An active
+controllers show why if they become candidates again and again: too few of them vote. An active
 controller that was paused in that time wakes up and fences brokers, although another one was
 elected: those decisions are never stored (the sign `fenced_too_late` of the history).
 

@@ -11,7 +11,7 @@ ISR again. `exposures` are the exposed partitions at the end of the log:
 
     no replica        an eligible broker without a replica: added again, it may lead without records
     came back         an eligible replica that is emptied: the failure of the ISR suffices
-    being added       the same, from a snapshot alone, which does not show earlier states
+    being added       likewise, from a snapshot alone, which does not show earlier states
     partition 0       the two bounds differ: too many replicas are eligible, or none
     unclean           the only in-sync replica of several, and any other may be elected uncleanly
 

@@ -110,7 +110,7 @@ class Facts(Case):
         is_missing &= self.party.kind == "broker"
         return (self.left() or self.troubles)[:1] if is_missing else []
 
-    # What the leaders and the controller did
+    # Actions of the leaders and the controller
 
     def removed_by_leaders(self) -> list[Statement]:
         return self.left([out for out in self.removed if out.leader])
@@ -179,7 +179,7 @@ class Facts(Case):
             rows += [out.left] if is_new and out.left else []
         return rows if self.outs and len(rows) >= len(self.outs) / 2 else []
 
-    # What processes, sessions and controllers say
+    # Lines of processes, sessions and controllers
 
     def stop_asked(self) -> list[Statement]:
         """A process was asked to stop: not one that stops because its start failed."""
@@ -274,7 +274,7 @@ class Facts(Case):
         return [row for row in self.said("sign", sign="heartbeat_failed") if row.ts_ms < until_ms]
 
     def votes_missing(self) -> list[Statement]:
-        """A controller stands for election again and again."""
+        """A controller becomes a candidate again and again."""
         tries = self.record.said("sign", self.span, sign="controller_lost")
         often = Counter(row.broker for row in tries)
         return [row for row in tries if often[row.broker] >= REFUSALS]
@@ -311,7 +311,7 @@ class Facts(Case):
         """Partitions have no leader."""
         return [row for row in self.troubles if row.kind == "offline"]
 
-    # What was lost (losses.py)
+    # Losses (losses.py)
 
     def unclean(self) -> list[Statement]:
         """A leader was elected that was not in the ISR."""

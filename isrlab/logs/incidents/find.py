@@ -151,7 +151,7 @@ def _troubled(episode: Episode) -> list[int]:
 def _parts(party: Party, outs: list[Absence], record: Record) -> list[list[Absence]]:
     """Split replicas that came back from those that did not, if enough did.
 
-    If lines are missing, they may be the ones that show the return.
+    If lines are missing, these may be lines that show the return.
     """
     back = [out for out in outs if out.end_ms is not None]
     away = [out for out in outs if out.end_ms is None]

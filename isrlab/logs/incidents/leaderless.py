@@ -90,7 +90,7 @@ def downs(record: Record) -> list[Downtime]:
     for row in record.rows["restart"]:
         says.append((row.ts_ms, False, row))
         back[about(row)].append(row.ts_ms)
-    for row in record.starts:  # it is up by then, if no line shows when
+    for row in record.starts:  # the broker is up by then at the latest
         if not is_within(back[row.broker], row.ts_ms, row.ts_ms + FENCED_MS):
             says.append((row.ts_ms, False, row))
     known: dict[int | None, list[int]] = defaultdict(list)

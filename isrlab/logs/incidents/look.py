@@ -1,4 +1,4 @@
-"""From a folder of logs to an operator's questions: is it over, what was it, what is uncertain.
+"""From a folder of logs to an operator's questions: is it over, what happened, what is uncertain.
 
 The command `logs` and the notebooks share this evaluation.
 """
@@ -42,7 +42,7 @@ class Findings:
     not_known: tuple[Key, ...]  # no line shows their ISR at the end
     faults: tuple[Fault, ...]  # lines that break a rule of Kafka, in order of time
     doubts: tuple[str, ...]  # why these logs may be incomplete
-    caveats: tuple[str, ...]  # what such logs never show
+    caveats: tuple[str, ...]  # facts that such logs never show
     exposures: tuple[Exposure, ...]  # partitions in which a failure would lose records
 
     @property
@@ -149,7 +149,7 @@ def _until(rows: list[Statement], until_ms: int | None) -> list[Statement]:
 
 
 def _of_the_whole(history: History) -> list[str]:
-    """What these logs can never show."""
+    """The reasons why these logs can never show everything."""
     return list(dict.fromkeys(gap.why for gap in history.gaps if gap.key is None))
 
 

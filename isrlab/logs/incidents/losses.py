@@ -40,7 +40,7 @@ from isrlab.logs.incidents.leaderless import Leaderless
 from isrlab.logs.incidents.parties import QUIET_MS
 
 AFTER_MS = 10_000  # lines this close are about one election, or one end of a time without leader
-# What producers with acks=all may have in flight: max.in.flight.requests.per.connection, or more
+# In flight from producers with acks=all: max.in.flight.requests.per.connection, or more
 IN_FLIGHT, IN_FLIGHT_MS = 5, 2_000
 
 
@@ -78,7 +78,7 @@ class Loss:
 
 @dataclass
 class LogTruncation:
-    """A replica's log that was truncated; `end`: where it ended before, None if no line says."""
+    """A replica's log that was truncated; `end`: where it ended before, None if unknown."""
 
     row: Statement
     to: int
@@ -248,7 +248,7 @@ def _cuts(partition: _Partition, lines: _Lines) -> Iterator[LogTruncation]:
             marks[broker] = row.high_watermark
         if kind == "truncate" and "fetch_offset" in row.detail:
             if row.detail.get("which_end", "latest") != "latest":
-                continue  # the leader's log begins later: what is skipped was deleted by retention
+                continue  # the leader's log begins later: retention deleted the skipped records
             to = int(row.detail["fetch_offset"])
             yield LogTruncation(row, end or 0, to, marks.get(broker), refused)
             ends[broker] = end

@@ -3,7 +3,7 @@ from each of its steps, which shows when a loss was decided.
 
 Theory of operation. Logs show when a broker was gone and back, which ISR and leader were stored,
 and where logs ended: when one was loaded or truncated, when a leader began or asked for an ISR.
-These are taken in order. A broker that was gone is killed (shut down, if it says so; paused, if no
+These are taken in order. A broker that was gone is killed (shut down, if it logs so; paused, if no
 start follows), and before that its log gets the records that it will have when it is loaded again.
 One record stands for all offsets that no line tells apart. To reach a stored state the engine
 delivers what is on its way, waits, or lets sessions expire: the first of these after which leader
@@ -56,7 +56,7 @@ class Retold(NamedTuple):
 
     @property
     def how(self) -> str:
-        """What was held against the logs, what is assumed, and what is left out."""
+        """The results of the comparison, the assumptions, and the limits, in words."""
         ends = counted(self.ends + len(self.differs), "end")
         held = f"Held against the logs: all {counted(self.states, 'stored state')} and {self.ends} "
         held += f"of {ends} of replicas' logs are the same in the engine."

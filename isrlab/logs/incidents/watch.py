@@ -31,7 +31,7 @@ def watch(
     With the first findings come only open incidents. If nothing is new, yields None and no
     incident. Raises LogDirError as `follow` does.
     """
-    raised: list[Incident] | None = None  # the last known ones
+    raised: list[Incident] | None = None  # the last known incidents
     for logs in follow(log_dir, time_zone=time_zone):
         if logs is None or not logs.rows:
             yield None, []

@@ -20,7 +20,7 @@ NAMED = 8
 
 
 class Window(NamedTuple):
-    """What to look at: incidents that touch this time, these topics, this broker."""
+    """The incidents to look at: those that touch this time, these topics and this broker."""
 
     since_ms: int | None = None
     until_ms: int | None = None

@@ -60,7 +60,7 @@ VALID = (
 
 
 class LogDirError(ValueError):
-    """`log_dir` cannot be read; the message says what was given and what would be valid."""
+    """`log_dir` cannot be read; the message names the given value and valid ones."""
 
     def _render_traceback_(self) -> list[str]:
         """A notebook shows only the message."""

@@ -41,7 +41,7 @@ _TOKEN = re.compile(
     rf"|(?P<word>{_WORD})|(?P<other>.)",
     re.DOTALL,
 )
-# What most layouts have after a message; others are detected.
+# The text that most layouts have after a message; other text is detected.
 _TAIL = re.compile(rf" \({_LOGGER}\)(?:\s+\[[^\[\]]*\])?\Z")
 # Forms with a fixed end, behind which the layout continues.
 _ENDED = [form for form in FORMATS if not form.pattern.endswith((".*)", ".*?)"))]
@@ -64,7 +64,7 @@ class Head(NamedTuple):
     message: str
     logger: str | None
     is_local: bool = False
-    lacks: str = ""  # what the stamp lacks; there is no `ts_ms` then
+    lacks: str = ""  # the part that the stamp lacks; there is no `ts_ms` then
     outer_ms: int | None = None  # UTC, of the container
     source: str = ""
     rest: tuple[str, ...] = ()  # lines that belong to it, such as a stack trace

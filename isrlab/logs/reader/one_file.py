@@ -65,7 +65,7 @@ class ReadRow(NamedTuple):
 
 
 class LogFile:
-    """One file, and what `read` finds in it. `brokers` are those its lines name, by source; under
+    """One file, and the findings of `read`. `brokers` are those its lines name, by source; under
     "" all of them. `zones` is the evidence for the zone of its stamps."""
 
     def __init__(self, source: Source, order: int, reader: LineReader) -> None:

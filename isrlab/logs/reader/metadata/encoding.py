@@ -18,7 +18,7 @@ from importlib.resources import files
 from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
-Value: TypeAlias = tuple[Any, int]  # what was read, and where it ends
+Value: TypeAlias = tuple[Any, int]  # the value, and the index at which it ends
 Reader: TypeAlias = Callable[..., Value]  # reads bytes from an index on
 FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}
 FIXED["uuid"] = "16s"

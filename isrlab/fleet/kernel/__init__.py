@@ -1,1 +1,1 @@
-"""The compiled kernel of a cell: what it remembers (state), and what happens to that (clock)."""
+"""The compiled kernel that simulates a cell: its tables (state) and its event loop (clock)."""

@@ -1,7 +1,7 @@
-"""What a producer makes of the records that it is handed: batches, by size and by time.
+"""How a producer groups records into batches, by size and by time.
 
-A partition has one producer. It puts records into the partition's open batch; that is sent when a
-record comes that no longer fits, or `linger.ms` after its first record. Source: RecordAccumulator
+A partition has one producer, which adds records to the partition's open batch. The batch is sent
+when a record no longer fits, or `linger.ms` after its first record. Source: RecordAccumulator
 (append, batchReady) 3.9.2. Left out: compression, the batch's header, a sender that is busy or out
 of memory, several producers for one partition.
 """
@@ -15,7 +15,7 @@ from isrlab.fleet.kernel.compiled import entry
 from isrlab.fleet.kernel.state import Ints
 
 Batches = tuple[Ints, NDArray[np.int32]]  # times (ms, ascending) and records, each at least 1
-OPENED_MS, HELD = range(2)  # of the open batch: when its first record came; its records, 0: none
+OPENED_MS, HELD = range(2)  # of the open batch: the time of its first record; its records, or 0
 
 
 def batched(
@@ -23,8 +23,8 @@ def batched(
 ) -> Batches:
     """Times (ms) and records of the batches that are sent before `until_ms`.
 
-    `ts_ms` int64[n] ascending and `records` int32[n] are handed over; `limits` are the most records
-    of a batch and linger.ms; `held` int64[2], the open batch, is changed.
+    The producer is given `records` int32[n] at `ts_ms` int64[n], ascending. `limits` are the most
+    records of a batch and linger.ms; `held` int64[2], the open batch, is changed in place.
     """
     size = len(ts_ms) + int(records.sum()) // limits[0] + 2
     sent = np.empty(size, np.int64), np.empty(size, np.int32)

@@ -1,32 +1,32 @@
-"""The clock of a cell: fetcher threads that go round, and who acts first in one millisecond.
+"""The event loop of a cell: the cycle of fetcher threads, and the order within a millisecond.
 
-Theory of operation. Time jumps from one thing to the next, in whole milliseconds. A fetcher thread
-sends a fetch for all its partitions, each at its log end; it reaches the leader one latency later.
-If there are `replica.fetch.min.bytes`, the leader answers (in 2.4 and 2.5 also if its high
-watermark is higher than at the last fetch), else it parks the fetch until that is so or
-`replica.fetch.wait.max.ms` is over (the log is then read again, but clocks, ISR and high watermark
-are not touched: Kafka does that only when a fetch comes in). The answer holds at most
-`replica.fetch.max.bytes` of each partition and `replica.fetch.response.max.bytes` in all, in the
-order of who was served longest ago (as in a fetch session); at least one record. If threads share
-a link, an answer leaves when it has been sent (`link.py`), else at once. It travels one latency
-(that of the moment at which it leaves: a bad network has a longer one for a while), is received and
-written at `bytes_per_s` of its thread, rounded up to a millisecond, and the next fetch leaves. A
-stalled thread's work stops, or is slower, and goes on afterwards. A stalled leader reads nothing
-until it is over; what it has read is still sent, and appends, the expiry task and the controller go
-on.
+Theory of operation. Time jumps from one event to the next, in whole milliseconds. A fetcher thread
+sends a fetch for all its partitions, each from its log end; it reaches the leader one latency
+later. If at least `replica.fetch.min.bytes` are available (in 2.4 and 2.5 also if the high
+watermark is higher than at the last fetch), the leader answers. Otherwise it parks the fetch until
+that is so, for at most `replica.fetch.wait.max.ms`; then it reads the log again, but leaves clocks,
+ISR and high watermark alone, because Kafka changes them only when a fetch arrives. An answer holds
+at most `replica.fetch.max.bytes` of each partition and `replica.fetch.response.max.bytes` in total,
+beginning with the partition served longest ago (as in a fetch session), and at least one record.
+If threads share a link, an answer leaves when its last byte is sent (`link.py`), otherwise
+immediately. It travels for the latency of the moment at which it leaves (`pauses` can raise it for
+a while), is received and written at its thread's `bytes_per_s`, rounded up to a millisecond, and
+the next fetch leaves. In a stall, a thread is slower, or stops until the stall is over. A stalled
+leader reads no log for fetches; what it has read is still sent, and appends, the expiry task and
+the controller's answers continue.
 
-Within one millisecond: ends of answers on links, the controller's answers, restarts, appends in
-order of partition, then fetches in order of thread, then the expiry task. Only the order is a
-choice; none of it is chance.
-The caller of the cell is asked for room before a millisecond, or an append, for which the tables
-could be too small; so nothing is ever lost, and nothing done twice.
+Order within a millisecond: ends of answers on links, the controller's answers, restarts, appends by
+partition, fetches by thread, the expiry task. This order is a choice of the model, and never
+random.
+Before each millisecond and each append the kernel checks whether its tables have room. If not, it
+returns, and its caller empties or enlarges them; so no event is lost, and none happens twice.
 
-Left out: record batches (a fetch may end at any record), log segments, request queues, the sizes
-that incremental fetch sessions save, and a leader that pauses as a whole. Where leaders stay where
-they are, whatever happens (`FleetConfig.leaders`), so are the removal of a broker whose session
-ends, and the round in which followers ask where the former epoch ends when a removal has begun a
-new one; where they move, `fleet/moving.py` has both. Loops are a little too regular: do not read
-latencies below ten milliseconds off this model. It is for ISR membership, decided in seconds.
+Left out: record batches (a fetch may end at any record), log segments, request queues, the bytes
+that incremental fetch sessions save, and a leader that pauses as a whole. If leaders stay whatever
+happens (`FleetConfig.leaders`), two more things are left out: the removal of a broker whose session
+ends, and the request by which followers learn where the former epoch ends after a removal has begun
+a new one. If leaders move, `fleet/moving.py` has both. The cycles are a little too regular: do not
+trust latencies below ten milliseconds. The model is for ISR membership, decided in seconds.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ FETCH_BACKOFF_MS = 1_000  # replica.fetch.backoff.ms
 
 @entry
 def run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> bool:
-    """Carry the cell forward to `until_ms` (exclusive); has it come that far?
+    """Run the cell up to `until_ms` (exclusive); False if it stopped earlier for lack of room.
 
-    `state` is changed in place. If not, take its events, give it room, and run it on.
+    `state` is changed in place. After False, take its events, give it room, and run it again.
     """
     while _has_room(state):
         now_ms = _next_ms(state, arrivals)
@@ -75,10 +75,10 @@ def run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> bool:
 def run_abreast(
     states: tuple[s.State, ...], arrivals: tuple[s.Arrivals, ...], until_ms: int
 ) -> bool:
-    """Carry cells that share quotas forward to `until_ms`; have all come that far?
+    """Run cells that share quotas up to `until_ms`; False if one stopped for lack of room.
 
-    Whichever is due first acts first; in one millisecond, the one with the lower number. It is
-    compiled for each number of cells.
+    The cell with the earliest event acts first; if times are equal, the one with the lower number.
+    numba compiles this function for each number of cells.
     """
     while True:
         first, first_ms, second_ms = 0, until_ms, until_ms
@@ -99,7 +99,7 @@ def run_abreast(
 
 @inlined
 def _has_room(state: s.State) -> bool:
-    """The tables hold what can be written before this is asked again."""
+    """Whether the tables have room for all that can be written before the next check."""
     partitions, slots = state.follower_at.shape
     chunks = state.scalars[s.CHUNKS_USED]
     rows = state.scalars[s.EVENT_COUNT] + _most_rows(chunks, partitions, slots)
@@ -108,7 +108,7 @@ def _has_room(state: s.State) -> bool:
 
 @merged
 def _next_ms(state: s.State, arrivals: s.Arrivals) -> int:
-    """The time of the next thing that happens."""
+    """The time of the next event."""
     next_ms = min(state.scalars[s.NEXT_TICK_MS], state.scalars[s.NEXT_THREAD_MS])
     next_ms = min(next_ms, state.scalars[s.NEXT_ANSWER_MS])
     next_ms = min(next_ms, state.scalars[s.NEXT_RESTART_MS])
@@ -121,7 +121,7 @@ def _next_ms(state: s.State, arrivals: s.Arrivals) -> int:
 
 @inlined
 def _run_threads(state: s.State, now_ms: int) -> None:
-    """Every thread that is due, in order; what one does can make those before it due again."""
+    """Run every thread that is due, in order; one can make earlier threads due again."""
     free_ms = _leader_free_ms(state, now_ms)
     state.scalars[s.NEXT_THREAD_MS] = s.NEVER_MS
     for group in range(len(state.group_ms)):
@@ -143,7 +143,7 @@ def _run_threads(state: s.State, now_ms: int) -> None:
 
 @merged
 def _leader_free_ms(state: s.State, now_ms: int) -> int:
-    """The end of the leader's stall if it is in one, else a time that is over."""
+    """The end of the leader's current stall, or 0 if there is none."""
     place = state.scalars[s.LEADER_STALL]
     while place < len(state.leader_stalls) and state.leader_stalls[place, 1] <= now_ms:
         place += 1
@@ -155,7 +155,7 @@ def _leader_free_ms(state: s.State, now_ms: int) -> int:
 
 @merged
 def _append_due(state: s.State, arrivals: s.Arrivals, now_ms: int) -> bool:
-    """Append every batch that arrives by `now_ms`; was there room for all?"""
+    """Append the batches that arrive by `now_ms`; False if there is no room for more."""
     arrival = state.scalars[s.NEXT_ARRIVAL]
     has_room = True
     while has_room and arrival < len(arrivals.ts_ms) and arrivals.ts_ms[arrival] <= now_ms:
@@ -170,9 +170,9 @@ def _append_due(state: s.State, arrivals: s.Arrivals, now_ms: int) -> bool:
 
 @inlined
 def _on_fetch(state: s.State, now_ms: int, number: int) -> None:
-    """A fetch reaches the leader, which learns all positions, or one that was parked is due.
+    """Handle a fetch that arrives with the followers' positions, or a parked one that is due.
 
-    What it can be answered with is gathered on the way; it is answered, or parked.
+    Collects the followers for which there are records, then answers the fetch or parks it.
     """
     thread = state.threads[number]
     is_due = thread.is_parked != s.NOT_PARKED
@@ -214,7 +214,7 @@ def _on_fetch(state: s.State, now_ms: int, number: int) -> None:
 
 @inlined
 def _answer(state: s.State, now_ms: int, number: int, sent_bytes: int) -> None:
-    """Send so much, and set the time at which the thread's next fetch comes in."""
+    """Send an answer of `sent_bytes`, over the thread's link if it has one."""
     thread, write_ms = state.threads[number], 0
     if thread.bytes_per_s != s.UNLIMITED_BYTES_PER_S:
         write_ms = (sent_bytes * 1000 + thread.bytes_per_s - 1) // thread.bytes_per_s
@@ -228,7 +228,7 @@ def _answer(state: s.State, now_ms: int, number: int, sent_bytes: int) -> None:
 
 @inlined
 def _leave(state: s.State, now_ms: int, number: int, write_ms: int) -> None:
-    """An answer has been sent: it travels and is written, and the thread's next fetch comes in."""
+    """An answer leaves the leader: set when its thread's next fetch leaves and arrives."""
     thread, come_ms = state.threads[number], now_ms + log.latency_ms(state, number, now_ms)
     thread.left_ms = _end_of_work(state, number, come_ms, write_ms)
     thread.next_ms = thread.left_ms + log.latency_ms(state, number, thread.left_ms)
@@ -236,7 +236,7 @@ def _leave(state: s.State, now_ms: int, number: int, write_ms: int) -> None:
 
 @compiled
 def _on_sent(state: s.State, now_ms: int) -> None:
-    """Answers leave the links on which they end now; others have larger shares from now on."""
+    """Let the answers leave that links have sent completely; the others get larger shares."""
     for place in range(len(state.shared_links)):
         shared = state.shared_links[place]
         if shared.next_ms > now_ms:
@@ -257,7 +257,7 @@ def _on_sent(state: s.State, now_ms: int) -> None:
 
 @inlined
 def _filled(state: s.State, now_ms: int, count: int, wanted_bytes: int) -> int:
-    """Fill a response for the first `count` followers of `State.scratch`; the bytes."""
+    """Fill a response for the first `count` followers in `State.scratch`; returns its bytes."""
     if wanted_bytes > state.links.replica_fetch_response_max_bytes:
         return _serve_in_turn(state, now_ms, count)
     for index in range(count):
@@ -267,7 +267,7 @@ def _filled(state: s.State, now_ms: int, count: int, wanted_bytes: int) -> int:
 
 @compiled
 def _serve_in_turn(state: s.State, now_ms: int, count: int) -> int:
-    """Fill a response that cannot hold it all: who was served longest ago comes first; the bytes.
+    """Fill a response that is too small for all, least recently served first; returns its bytes.
 
     The first partition gets at least one record, however large.
     """
@@ -293,25 +293,25 @@ def _serve_in_turn(state: s.State, now_ms: int, count: int) -> int:
 
 @inlined
 def _turn(state: s.State, index: int) -> int:
-    """Ascends with the time of the last service, then with the number of the partition."""
+    """A sort key: by the time of the last service, then by the number of the partition."""
     follower = state.followers[state.scratch[index]]
     return follower.turn * len(state.partitions) + follower.partition
 
 
 @inlined
 def _readable(state: s.State, row: int) -> int:
-    """Bytes that one response may hold for this follower; at least a record if there is any."""
+    """Bytes that a response may hold for this follower: at least one record if it lacks any."""
     follower = state.followers[row]
     leader = state.partitions[follower.partition]
     behind_bytes = (leader.log_end_offset - follower.end) * leader.record_bytes
-    if behind_bytes <= state.links.replica_fetch_max_bytes:  # a division costs much
+    if behind_bytes <= state.links.replica_fetch_max_bytes:  # saves a slow division
         return behind_bytes
     return max(1, state.links.replica_fetch_max_bytes // leader.record_bytes) * leader.record_bytes
 
 
 @inlined
 def _send(state: s.State, now_ms: int, row: int, left_bytes: int) -> int:
-    """Move the follower's end by what fits into `left_bytes`; the bytes."""
+    """Advance the follower's end by what fits into `left_bytes`; returns the bytes sent."""
     follower = state.followers[row]
     leader = state.partitions[follower.partition]
     sent_bytes = _readable(state, row)
@@ -333,9 +333,9 @@ def _send(state: s.State, now_ms: int, row: int, left_bytes: int) -> int:
 
 @inlined
 def _end_of_work(state: s.State, thread: int, start_ms: int, work_ms: int) -> int:
-    """When work begun at `start_ms` is done, if the thread is slower, or stops, in a stall.
+    """When work that begins at `start_ms` is done; stalls make it slower or stop it.
 
-    Work that ends just as a stall of speed 0 begins leaves after it.
+    If it ends in the millisecond in which a stall of speed 0 begins, it is done after the stall.
     """
     done_ms = start_ms + work_ms
     for index in range(state.threads[thread].stall_from, state.threads[thread].stall_to):

@@ -1,13 +1,13 @@
 """How the kernel's functions are compiled, and where the machine code is kept between processes.
 
-numba keeps a compiled function until *its own* file changes. The kernel inlines the rules of
-`engine/rules.py`, so a changed rule would silently not reach a cached kernel. Therefore the cache
-is a folder named after a digest of every source that can go into the machine code, and nothing
-else is asked: a worker that has the sources out of a zip finds what another process compiled.
-Where no folder can be written, each process compiles again (some twenty seconds).
+numba keeps a compiled function until the function's own file changes. The kernel inlines the rules
+of `engine/rules.py`, so numba would miss a changed rule and use the old machine code. Therefore the
+cache folder is named after a digest of all sources that go into the machine code, and nothing else
+is compared: a worker that imports the sources from a zip finds what another process compiled.
+If no folder is writable, each process compiles the kernel itself (about twenty seconds).
 
-That takes a locator of our own, put into numba's cache by hand: `njit(cache=True)` asks for each
-function's file and place, and NUMBA_CACHE_LOCATOR_CLASSES applies to all functions of a process.
+This needs a cache locator of our own, installed by hand: `njit(cache=True)` uses each function's
+file and location, and NUMBA_CACHE_LOCATOR_CLASSES applies to all functions of a process.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from isrlab.installed import source_digest
 
 F = TypeVar("F", bound=Callable[..., object])
 
-# Whatever is compiled, and what that imports (a test compares).
+# The compiled modules, and those they import (a test compares).
 SOURCES = ("engine/choices.py", "engine/rules.py", "fleet/kernel", "fleet/recorded/partitioner.py")
 
 
 def entry(function: F) -> F:
-    """The function as machine code that Python may call, from the cache where there is one.
+    """Compile a function that Python calls, or load it from the cache if there is one.
 
-    `_nrt=False` leaves out numba's reference counts: nothing compiled here may allocate.
+    `_nrt=False` turns off numba's reference counting: no function compiled here may allocate.
     """
     dispatcher = numba.njit(_nrt=False, no_cfunc_wrapper=True)(function)
     if _CACHE:
@@ -43,41 +43,41 @@ def entry(function: F) -> F:
 
 
 def compiled(function: F, forceinline: bool = False) -> F:
-    """The function as machine code for others that are compiled; Python may not call it.
+    """Compile a function that only compiled functions call; Python cannot call it.
 
-    What wraps it for Python would be most of the work, and the entry's code has it inside.
+    Compiling its wrapper for Python would take most of the time, and entries contain its code.
     """
     within = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return numba.njit(forceinline=forceinline, _nrt=False, **within)(function)
 
 
 def inlined(function: F) -> F:
-    """The function as machine code that is copied to where it is called.
+    """Compile a function whose machine code is copied into every caller.
 
-    A call that passes tuples of arrays costs more than most of these functions do.
+    Passing tuples of arrays to a function costs more than most of these functions do.
     """
     return compiled(function, forceinline=True)
 
 
 def merged(function: F) -> F:
-    """The function as lines of its only caller, with which it is compiled.
+    """Insert a function into its only caller before the caller is compiled.
 
-    So it is optimised once, not alone and then again in the caller.
+    So it is optimised once, rather than alone and then again in the caller.
     """
     return numba.njit(inline="always", _nrt=False)(function)
 
 
 def is_ready(function: Any) -> bool:
-    """Machine code is at hand, here or from another process."""
+    """Whether a function is compiled already, by this process or another one."""
     name = function.py_func.__qualname__
     return bool(function.signatures or list(Path(_CACHE).glob(f"*.{name}-*.nbc")))
 
 
 @contextlib.contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Other processes that need it wait in the meantime, and then find it in the cache."""
+    """Compile under a lock: other processes wait, then find the machine code in the cache."""
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(ImportError, OSError):  # where nothing can be locked, all compile
+        with contextlib.suppress(ImportError, OSError):  # without a lock, all compile
             import fcntl
 
             file = stack.enter_context(Path(_CACHE or os.devnull, "lock").open("w"))
@@ -86,7 +86,7 @@ def one_at_a_time() -> Iterator[None]:
 
 
 def _cache_folder() -> str:
-    """A writable folder for this very kernel, or "" if there is none."""
+    """A writable cache folder for exactly these sources, or "" if there is none."""
     decides = f"{numba.__version__} {source_digest(*SOURCES)}"
     kernel = hashlib.sha256(decides.encode()).hexdigest()[:16]
     asked = [os.environ.get(name) for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")]
@@ -102,7 +102,7 @@ def _cache_folder() -> str:
 
 
 class _Place:
-    """Tells numba where a function's machine code is; the folder's name is stamp enough."""
+    """Gives numba the cache folder; the folder's name makes a time stamp unnecessary."""
 
     def __init__(self, function: Callable[..., object], file: str) -> None:
         self.get_disambiguator = lambda: str(function.__code__.co_firstlineno)

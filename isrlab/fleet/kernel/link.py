@@ -1,21 +1,20 @@
-"""A link that fetcher threads share: those that are being sent an answer have equal shares.
+"""A link that fetcher threads share: the answers on it have equal shares of its rate.
 
 Theory of operation. A link has a rate and a range of threads: all that read from a leader, or those
-of one follower. A thread that is sent nothing takes nothing: its share goes to the others at once,
-and the link never rests while there is something to send. In each millisecond the rate is divided
-equally among the answers on the link; what an answer that ends does not need is divided among the
-others. (Connections do so that take turns in small pieces, beside real brokers in notebook 14.) An
-answer leaves its link at the end of the millisecond in which its last byte is sent, and then
-travels like any other.
+of one follower. In each millisecond the rate is divided equally among the answers on the link;
+what an ending answer does not need is divided among the others. So a thread without an answer
+takes no share, and the link is never idle while there is anything to send. (Connections that take
+turns in small pieces behave in this way; notebook 14 compares real brokers.) An answer leaves its
+link at the end of the millisecond in which its last byte is sent, and then travels like any other.
 
-Shares change only when an answer begins or ends, so the kernel jumps from one to the next. What is
-left of an answer is counted in billionths of a byte; a share of a millisecond is rounded down.
+Shares change only when an answer begins or ends, so the kernel jumps from one such time to the
+next. The rest of an answer is counted in billionths of a byte; each share is rounded down.
 
-An answer that nobody waits for any more (its thread was told of another leader or epoch, or its
-process ended) is sent to its end, unless its thread gets another one: a leader does not know.
+A thread may stop waiting for its answer (it hears of another leader or epoch, or its process ends).
+The leader does not know this and sends the rest, unless the thread gets another answer.
 
-Left out: a link of one follower for what it reads from all its leaders, since cells do not touch
-each other; and links in a row, each of which could be the narrowest.
+Left out: a follower's link for all its leaders together, because cells are independent; and several
+links in a row, any of which could be the bottleneck.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ PER_MS = BILLIONTHS // 1000
 
 @compiled
 def begin(state: s.State, now_ms: int, number: int, sent_bytes: int) -> None:
-    """Send so much to a thread, at least one byte, from this millisecond on."""
+    """Begin to send `sent_bytes`, at least 1, to a thread in this millisecond."""
     thread = state.threads[number]
     advance(state, now_ms, thread.link)
     thread.unsent, thread.is_sent_to = sent_bytes * BILLIONTHS, s.SENT_TO
@@ -38,7 +37,7 @@ def begin(state: s.State, now_ms: int, number: int, sent_bytes: int) -> None:
 
 @compiled
 def advance(state: s.State, now_ms: int, place: int) -> None:
-    """Send what the link carries until `now_ms`, which is not after its next end of an answer."""
+    """Count the bytes sent up to `now_ms`, which must not be after the link's `next_ms`."""
     link = state.shared_links[place]
     whole_ms = now_ms - link.counted_ms - (link.next_ms == now_ms)
     link.counted_ms = now_ms
@@ -54,7 +53,7 @@ def advance(state: s.State, now_ms: int, place: int) -> None:
 
 @compiled
 def _send_last(state: s.State, place: int) -> None:
-    """A millisecond in which answers end, and the others have what these leave."""
+    """Count a millisecond in which answers end; the others share what those leave."""
     link = state.shared_links[place]
     left, busy, has_ended = link.bytes_per_s * PER_MS, link.busy, True
     while has_ended and busy > 0:

@@ -1,15 +1,14 @@
-"""The leader's logs: appends, the high watermark, and produces that wait for either.
+"""The leader's logs: appends, the high watermark, and produces that are not yet answered.
 
-Produces with acks=all that are not done stand in two lists for each partition, first in first out,
-in chunks of rows of `State.produces`; of an empty list the chunk is given back, and is the next to
-be taken. *Waiting* are batches in the log whose end the high watermark has
-not reached. *Held* are batches that were refused because the ISR was too small: their producers try
-again, and are let in at the moment at which the ISR is large enough (a real producer's next try
-comes up to a backoff later, 0.1 to 1 s).
+Each partition has two first-in-first-out lists of unfinished produces with acks=all, as chains of
+chunks of rows in `State.produces`; a chunk is freed after its last row, and is then the next to be
+used. *Waiting* produces are in the log, but the high watermark has not reached their end. *Held*
+produces were refused because the ISR was too small: their producers retry, and are let in as soon
+as the ISR is large enough (a real producer's next retry comes up to a backoff later, 0.1 to 1 s).
 
-A produce that waits too long is noticed only when the list is next looked at; its row says the
-time at which it was over. The records of a timed-out produce stay in the log, and it is not sent
-again (a real producer would, and since 3.0 by default the log would not take them twice).
+A timeout is noticed only when its list is next read; its event has the time at which the wait
+ended. The records of a timed-out produce stay in the log, and it is not sent again (a real producer
+would resend it; since 3.0 the log by default rejects the duplicate).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _follower_high_watermark = inlined(rules.follower_high_watermark)
 
 @inlined
 def latency_ms(state: s.State, thread: int, at_ms: int) -> int:
-    """How long a message takes that leaves then, one way, between a thread and the leader."""
+    """The one-way latency of a message between a thread and the leader that leaves at `at_ms`."""
     longest_ms = state.links.fetch_latency_ms
     for row in range(state.threads[thread].slow_from, state.threads[thread].slow_to):
         if state.slow[row, 0] <= at_ms < state.slow[row, 1]:
@@ -39,7 +38,7 @@ def latency_ms(state: s.State, thread: int, at_ms: int) -> int:
 
 @inlined
 def make_due(state: s.State, now_ms: int, thread: int) -> None:
-    """A parked fetch can be answered now."""
+    """Make a thread's parked fetch due now."""
     state.threads[thread].next_ms = now_ms
     state.group_ms[thread // s.GROUP] = now_ms
     state.scalars[s.NEXT_THREAD_MS] = now_ms
@@ -47,7 +46,7 @@ def make_due(state: s.State, now_ms: int, thread: int) -> None:
 
 @inlined
 def raise_high_watermark(state: s.State, now_ms: int, p: int) -> None:
-    """Look at the high watermark of partition `p` again."""
+    """Raise the high watermark of partition `p` as far as the version's rules allow."""
     rule, leader = state.rules, state.partitions[p]
     end, before = leader.log_end_offset, leader.high_watermark
     minimum = least_member = end
@@ -84,13 +83,13 @@ def raise_high_watermark(state: s.State, now_ms: int, p: int) -> None:
 
 @compiled
 def look_at_high_watermark(state: s.State, now_ms: int, p: int) -> None:
-    """`raise_high_watermark` where speed does not matter: inlined code is compiled at each call."""
+    """`raise_high_watermark`, compiled once for all callers whose speed does not matter."""
     raise_high_watermark(state, now_ms, p)
 
 
 @entry
 def settle(state: s.State, now_ms: int, p: int) -> None:
-    """From outside: an order has changed partition `p`, or its leader."""
+    """Update partition `p` after an order has changed it or its leader; Python calls this."""
     look_at_high_watermark(state, now_ms, p)
     if state.partitions[p].held != s.NOBODY:
         retry_held(state, now_ms, p)
@@ -98,7 +97,7 @@ def settle(state: s.State, now_ms: int, p: int) -> None:
 
 @compiled
 def _push_high_watermark(state: s.State, now_ms: int, partition: int) -> None:
-    """Parked fetches of the partition are due: they carry a lower high watermark.
+    """Make the partition's parked fetches due: their followers know a lower high watermark.
 
     Source: DelayedFetch.scala 2.5.1:124-129 (KIP-392).
     """
@@ -114,7 +113,7 @@ def _push_high_watermark(state: s.State, now_ms: int, partition: int) -> None:
 
 @compiled
 def note_answer(state: s.State, number: int) -> None:
-    """A fetch arrives or, if it was parked, is answered: note the current high watermarks.
+    """Note the current high watermarks as a fetch arrives or, if parked, is answered.
 
     A follower whose fetch arrives has written the answer to its previous fetch.
     """
@@ -131,7 +130,7 @@ def note_answer(state: s.State, number: int) -> None:
 
 @compiled
 def note_news(state: s.State, now_ms: int, partition: int) -> None:
-    """News of the partition answer parked fetches, before others of this millisecond come in."""
+    """Note the answers to parked fetches that are due now, before other fetches arrive."""
     for slot in range(state.follower_at.shape[1]):
         number = state.followers[state.follower_at[partition, slot]].thread
         thread = state.threads[number]
@@ -142,7 +141,7 @@ def note_news(state: s.State, now_ms: int, partition: int) -> None:
 
 @merged
 def on_append(state: s.State, now_ms: int, partition: int, records: int) -> None:
-    """A batch arrives: it is appended, or refused because its producer asks for too much."""
+    """Append an arriving batch, or refuse it if the ISR is too small for acks=all."""
     leader = state.partitions[partition]
     if leader.acks_all and not _has_enough(state, leader.isr):
         _refuse(state, now_ms, partition, records)
@@ -164,7 +163,7 @@ def _refuse(state: s.State, now_ms: int, partition: int, records: int) -> None:
 
 @inlined
 def _append(state: s.State, now_ms: int, partition: int, records: int, sent_ms: int) -> None:
-    """Append; parked fetches that want the records are due, not yet answered."""
+    """Append a batch; parked fetches that can now be answered become due."""
     for slot in range(state.follower_at.shape[1]):
         row = state.follower_at[partition, slot]
         wake(state, row)
@@ -188,7 +187,7 @@ def _append(state: s.State, now_ms: int, partition: int, records: int, sent_ms: 
 
 @inlined
 def _is_wanted(state: s.State, now_ms: int, row: int, records: int) -> bool:
-    """With `records` more, the parked fetch of a follower can be answered."""
+    """Whether the parked fetch of a follower can be answered with `records` more."""
     if throttle.is_throttled(state, row, now_ms):
         return False
     if state.links.replica_fetch_min_bytes <= 1:
@@ -204,7 +203,7 @@ def _is_wanted(state: s.State, now_ms: int, row: int, records: int) -> bool:
 
 @compiled
 def retry_held(state: s.State, now_ms: int, p: int) -> None:
-    """Let in the produces that were refused, if the ISR is large enough now."""
+    """Append the held produces if the ISR is large enough now."""
     leader = state.partitions[p]
     if not _has_enough(state, leader.isr):
         return
@@ -217,7 +216,7 @@ def retry_held(state: s.State, now_ms: int, p: int) -> None:
 
 @inlined
 def _has_enough(state: s.State, members: int) -> bool:
-    """An ISR (the leader, and the mask of `members`) is large enough for acks=all."""
+    """Whether an ISR (the leader and the mask `members`) is large enough for acks=all."""
     size = s.ZERO + 1
     for slot in range(state.follower_at.shape[1]):
         size += (members >> slot) & 1
@@ -226,14 +225,14 @@ def _has_enough(state: s.State, members: int) -> bool:
 
 @inlined
 def _new_row(state: s.State, last: int) -> int:
-    """The row behind the last of a list (`NOBODY`: the list is empty)."""
+    """The row to append after the `last` of a list (`NOBODY`: the list is empty)."""
     row = last + 1
     return row if last != s.NOBODY and row % s.CHUNK else _new_chunk(state, last)
 
 
 @compiled
 def _new_chunk(state: s.State, last: int) -> int:
-    """The first row of an unused chunk, put behind the last of a list."""
+    """The first row of an unused chunk, linked after the `last` row of a list."""
     chunk = state.scalars[s.FREE_CHUNK]
     if chunk != s.NOBODY:
         state.scalars[s.FREE_CHUNK] = state.next_chunk[chunk]
@@ -254,7 +253,7 @@ def _write(state: s.State, row: int, sent_ms: int, tried_ms: int, required: int)
 
 @inlined
 def _freed(state: s.State, row: int, last: int) -> int:
-    """The row after the first one of a list; a chunk that is left behind is given back."""
+    """Remove the first row of a list and return the next; frees a chunk that is no longer used."""
     if row != last and (row + 1) % s.CHUNK:
         return row + 1
     chunk = row // s.CHUNK
@@ -287,7 +286,7 @@ def _complete(state: s.State, now_ms: int, p: int) -> None:
 
 @compiled
 def _next_held(state: s.State, now_ms: int, p: int) -> int:
-    """The first held produce that its producer has not given up; the others are answered."""
+    """The first held produce not yet given up by its producer; removes those that were."""
     row = state.partitions[p].held
     while row != s.NOBODY:
         over_ms = state.produces[row, s.SENT_MS] + state.rules.delivery_timeout_ms
@@ -301,7 +300,7 @@ def _next_held(state: s.State, now_ms: int, p: int) -> int:
 
 @merged
 def tell_timeouts(state: s.State, until_ms: int) -> None:
-    """Tell of every produce that has waited too long by `until_ms` (exclusive)."""
+    """Write events for all produces whose time ran out before `until_ms`, and remove them."""
     for p in range(len(state.partitions)):
         _next_held(state, until_ms - 1, p)
         row = state.partitions[p].waiting

@@ -1,7 +1,7 @@
-"""A partition's ISR: how a fetch can grow it, how it changes, and who is cut out of it.
+"""A partition's ISR: how fetches expand it, how changes are stored, and how followers leave it.
 
-The decisions are `engine/rules.py`, compiled; here is only the bookkeeping around them, on the
-arrays of `state.State`.
+The rules are those of `engine/rules.py`, compiled; this module does only the bookkeeping around
+them, on the arrays of `state.State`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _NEVER_RESET = int(ClockReset.NEVER)
 
 @inlined
 def on_follower_position(state: s.State, now_ms: int, row: int) -> bool:
-    """One partition of a fetch: clocks, ISR expansion, high watermark; is it answered immediately?
+    """Handle an active follower's part of a fetch: clocks, ISR expansion, high watermark.
 
-    The follower is active. Order as in Partition.updateFollowerFetchState.
+    True if the fetch is answered immediately. Order as in Partition.updateFollowerFetchState.
     """
     follower = state.followers[row]
     partition, slot = follower.partition, follower.slot
@@ -55,7 +55,7 @@ def on_follower_position(state: s.State, now_ms: int, row: int) -> bool:
         log.raise_high_watermark(state, now_ms, partition)
     is_lower = follower.sent_high_watermark < leader.high_watermark
     if len(state.carried) and follower.sent_high_watermark == high_watermark:
-        state.threads[follower.thread].is_parked = s.PARKED  # no news but what it has raised itself
+        state.threads[follower.thread].is_parked = s.PARKED  # the fetch itself raised it
     follower.sent_high_watermark = high_watermark
     resting.rest_if_quiet(state, row)
     return state.rules.pushes_high_watermark and is_lower
@@ -78,7 +78,7 @@ def _waits_under_min_isr(state: s.State, now_ms: int, row: int) -> bool:
 
 @inlined
 def _may_ask(state: s.State, partition: int) -> bool:
-    """No change is in flight, or the version lets the leader forget that."""
+    """Whether no ISR change is in flight, or only a void one that the version forgets."""
     pending = state.partitions[partition].pending
     is_forgotten = pending == s.VOID and state.rules.order_frees_isr_request
     return pending == s.NOT_PENDING or is_forgotten
@@ -86,7 +86,7 @@ def _may_ask(state: s.State, partition: int) -> bool:
 
 @merged
 def _set_clocks(state: s.State, now_ms: int, row: int) -> None:
-    """The follower's lag clock after this fetch, by the version's rule and by today's."""
+    """Set the follower's lag clocks after this fetch, by the version's rule and by today's."""
     follower = state.followers[row]
     end = state.partitions[follower.partition].log_end_offset
     offset, before_end = follower.end, follower.last_fetch_leader_end
@@ -103,10 +103,10 @@ def _set_clocks(state: s.State, now_ms: int, row: int) -> None:
 
 @inlined
 def change_isr(state: s.State, now_ms: int, kind: int, partition: int, isr: int) -> None:
-    """Ask for another ISR: stored immediately in ZooKeeper, or in flight to the controller.
+    """Change the ISR: store it immediately in ZooKeeper, or request it from the controller.
 
-    2.7 to 3.0 look at the high watermark when they ask for a shrink, too early for the shrink to
-    count (KAFKA-13091), and then no more. Source: maybeShrinkIsr, Partition.scala 2.7.2:952-981.
+    2.7 to 3.0 recompute the high watermark when they request a shrink, too early for it to count
+    (KAFKA-13091), and not when it is stored. Source: maybeShrinkIsr, Partition.scala 2.7.2:952-981.
     """
     resting.wake_all(state, partition)
     emit(state, now_ms, kind, partition, isr)
@@ -137,7 +137,7 @@ def _commit(state: s.State, now_ms: int, partition: int, isr: int) -> None:
 
 @merged
 def _enqueue(state: s.State, now_ms: int, partition: int) -> None:
-    """When the controller answers: one request of this broker is in flight, the rest waits for it.
+    """Set when the controller answers: one request is in flight, and other changes wait for it.
 
     Source: AlterPartitionManager.scala 3.7.1:155-231 (since 2.8).
     """
@@ -163,7 +163,7 @@ def _set_next_answer(state: s.State) -> None:
 
 @merged
 def on_controller_answers(state: s.State, now_ms: int) -> None:
-    """Every ISR change that is answered by `now_ms` takes effect, or has been refused."""
+    """Apply the ISR changes that are answered by `now_ms`, or drop those that were refused."""
     while state.scalars[s.NEXT_ANSWER_MS] <= now_ms:
         head = state.scalars[s.QUEUE_HEAD]
         partition = state.partitions[head].queued
@@ -188,7 +188,7 @@ def on_controller_answers(state: s.State, now_ms: int) -> None:
 
 @merged
 def on_isr_expiration(state: s.State, now_ms: int) -> None:
-    """The isr-expiration task: drop who is out of sync, except while a change is in flight."""
+    """The isr-expiration task: evict followers out of sync, unless a change is in flight."""
     rule = state.rules
     for partition in range(len(state.partitions)):
         leader = state.partitions[partition]
@@ -213,10 +213,10 @@ def on_isr_expiration(state: s.State, now_ms: int) -> None:
 
 @merged
 def on_restarts(state: s.State, now_ms: int) -> None:
-    """Brokers shut down cleanly: the controller removes them from their ISRs immediately.
+    """Shut brokers down cleanly: the controller removes them from their ISRs immediately.
 
-    A change in flight goes through without them (Kafka would refuse it, and the leader ask again).
-    Unless it `fetches_after_removal`, a broker is stopped first, and its last fetch is in.
+    A change in flight is stored without them (Kafka would refuse it, and the leader ask again).
+    Without `fetches_after_removal` a broker's fetchers stop first: the next fetch comes afterwards.
     """
     while state.scalars[s.NEXT_RESTART_MS] <= now_ms:
         place = state.scalars[s.NEXT_RESTART]
@@ -255,9 +255,9 @@ def _remove(state: s.State, now_ms: int, partition: int, slot: int) -> None:
 
 @compiled
 def _begin_epoch(state: s.State, now_ms: int, partition: int) -> None:
-    """A leader that goes on starts an epoch, and resets its followers' clocks as its release does.
+    """Begin a leader epoch with an unchanged leader, which resets its followers' clocks.
 
-    Fetches parked in the old epoch are answered if the release fences stale epochs.
+    Fetches parked in the old epoch are answered if the version fences stale epochs.
     Source: makeLeader, Partition.scala 0.10.2.2:160-210, 3.3.2:530-625.
     """
     rule, leader = state.rules, state.partitions[partition]
@@ -283,9 +283,9 @@ def _begin_epoch(state: s.State, now_ms: int, partition: int) -> None:
 
 @compiled
 def _start_over(state: s.State, now_ms: int, partition: int) -> None:
-    """Followers hear of the new epoch with the leader, and fetch immediately what they lack in it.
+    """Followers hear of a new epoch when the leader does, drop answers in flight and fetch again.
 
-    A thread that also reads other partitions does so with its next fetch.
+    They fetch immediately; a thread that also reads other partitions, with its next fetch.
     """
     for slot in range(state.follower_at.shape[1]):
         row = state.follower_at[partition, slot]
@@ -294,7 +294,7 @@ def _start_over(state: s.State, now_ms: int, partition: int) -> None:
         if thread.gone_until_ms > now_ms:
             continue
         if not thread.is_parked and thread.left_ms >= now_ms:
-            if len(state.carried):  # what is on its way is not taken any more
+            if len(state.carried):  # the answer in flight is dropped
                 follower.end = state.carried[row, s.HAD_END]
                 state.carried[row, s.TOLD_HIGH_WATERMARK] = state.carried[row, s.OWN_HIGH_WATERMARK]
             else:

@@ -1,11 +1,11 @@
-"""Who has nothing to do: the bits that let a fetch skip most of its partitions.
+"""Followers at rest: the bits that let a fetch skip most of its partitions.
 
-A follower of a partition is *at rest* when it is in the ISR and known to be at the leader's log
-end, no change is in flight, and no fetch of its own can move the high watermark (which may wait for
-others). A fetch then changes nothing but clocks, and all of them become the time of that fetch,
-which the thread remembers once for all its partitions.
-`State.active` holds a bit for every follower that is not at rest; `wake` writes the remembered time
-down before anything else happens to it.
+A follower of a partition is *at rest* if it is in the ISR, the leader knows that it is at the log
+end, no ISR change is in flight, and its own fetches cannot move the high watermark (which may wait
+for other followers). A fetch then changes only its clocks, which all become the time of that fetch;
+the thread stores this time once for all its partitions.
+`State.active` has a bit for every follower that is not at rest; `wake` copies the thread's time to
+the follower's clocks before anything else happens to it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ for _place in range(64):
 
 @inlined
 def lowest_bit(word: int) -> int:
-    """The place of the lowest bit that is set in a word that is not 0 (de Bruijn's product)."""
+    """The index of the lowest set bit of a word other than 0, by a de Bruijn sequence."""
     return _BIT_PLACES[((word & (~word + _ONE)) * _DE_BRUIJN) >> _TOP_SIX]
 
 
 @inlined
 def is_active(state: State, row: int) -> bool:
-    """The follower's bit is set: a fetch of its thread must look at it."""
+    """Whether the follower is not at rest, so that its thread's fetches must handle it."""
     return (state.active[row >> 6] >> np.uint64(row & 63)) & _ONE != 0
 
 
@@ -49,7 +49,7 @@ def lag_clock_ms(state: State, row: int) -> int:
 
 @inlined
 def wake(state: State, row: int) -> None:
-    """Write down the clocks of a follower at rest and set its bit."""
+    """End a follower's rest: set its clocks from its thread, and its bit."""
     if is_active(state, row):
         return
     follower = state.followers[row]
@@ -68,7 +68,7 @@ def wake_all(state: State, partition: int) -> None:
 
 @merged
 def rest_if_quiet(state: State, row: int) -> None:
-    """Clear the follower's bit if a further fetch would change nothing but clocks."""
+    """Clear the follower's bit if another fetch would change only clocks."""
     follower = state.followers[row]
     leader = state.partitions[follower.partition]
     if (
@@ -82,10 +82,10 @@ def rest_if_quiet(state: State, row: int) -> None:
 
 @merged
 def _leaves_high_watermark(state: State, row: int) -> bool:
-    """A fetch of an ISR member at the log end cannot move the high watermark, nor get a new one.
+    """Whether a fetch of a member at the log end can neither move nor learn the high watermark.
 
-    It could where the leader looks at it in every fetch, and a replica that is not in the ISR
-    holds it back only as long as its clock is fresh.
+    It could move it if the leader recomputes it at every fetch: a replica outside the ISR holds it
+    back only until that replica's lag clock expires.
     """
     leader = state.partitions[state.followers[row].partition]
     if state.rules.pushes_high_watermark:

@@ -1,6 +1,6 @@
-"""What a cell writes down: rows of events, and counts of how long produces took.
+"""The output of a cell: rows of events, and counts of produce latencies.
 
-That there are rows left is made sure before (`_has_room` of clock.py).
+`_has_room` in clock.py has made sure that there are enough rows.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from isrlab.fleet.kernel.compiled import compiled, inlined, merged
 
 @inlined
 def _new_row(state: s.State, now_ms: int, kind: int, partition: int) -> int:
-    """Begin a row; its place.
+    """Begin a row of events; returns its index.
 
-    Columns one by one: of a tuple numba compiles a broadcast, with all its errors.
+    Columns are set one by one: for a tuple numba compiles a broadcast, with all its error checks.
     """
     row = state.scalars[s.EVENT_COUNT]
     state.scalars[s.EVENT_COUNT] = row + 1
@@ -27,7 +27,7 @@ def _new_row(state: s.State, now_ms: int, kind: int, partition: int) -> int:
 
 @compiled
 def emit(state: s.State, now_ms: int, kind: int, partition: int, after: int) -> None:
-    """Write a row for an ISR that is asked for or stored."""
+    """Write a row for an ISR that is requested or stored."""
     events, row = state.events, _new_row(state, now_ms, kind, partition)
     leader = state.partitions[partition]
     changed = leader.isr ^ after
@@ -54,7 +54,7 @@ def emit(state: s.State, now_ms: int, kind: int, partition: int, after: int) -> 
 def emit_produce(state: s.State, at_ms: int, kind: int, partition: int, end: int) -> None:
     """Write a row for a produce that failed; `end` is the offset after its records, -1 for none.
 
-    What it says must not depend on when it is written: a timeout is noticed late.
+    Its values must not depend on when it is written, because a timeout is noticed late.
     """
     events, row = state.events, _new_row(state, at_ms, kind, partition)
     for column in range(s.CHANGED, s.EVENT_COLUMNS):
@@ -65,7 +65,7 @@ def emit_produce(state: s.State, at_ms: int, kind: int, partition: int, end: int
 
 @merged
 def count_latency(state: s.State, now_ms: int, waited_ms: int) -> None:
-    """Count a produce that is acknowledged now."""
+    """Count the latency of a produce that is acknowledged now."""
     state.latencies[now_ms // s.HOUR_MS, bucket(waited_ms)] += 1
 
 
@@ -82,7 +82,7 @@ def bucket(waited_ms: int) -> int:
 
 
 def bucket_starts() -> s.Ints:
-    """The least latency that each bucket counts, int64[BUCKETS] ms."""
+    """The smallest latency of each bucket, int64[BUCKETS] ms."""
     place = np.arange(s.BUCKETS)
     doubling, step = np.divmod(place - s.EXACT_MS, s.STEPS)
     return np.where(place < s.EXACT_MS, place, (s.STEPS + step) << (np.maximum(doubling, 0) + 1))

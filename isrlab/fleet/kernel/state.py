@@ -1,11 +1,11 @@
-"""The tables of the fleet kernel: what a cell is given, what it remembers, what it writes.
+"""The tables of the fleet kernel: the input, the state and the output of a cell.
 
 A *cell* is one leader broker, the partitions it leads, and the fetcher threads of other brokers
-that read from it. Cells do not touch each other: whatever comes from outside (arrivals, stalls,
-the phase of the expiry task) is an input array. A *slot* is the place of a follower in a
+that read from it. Cells are independent, unless followers have quotas: all else from outside (load,
+stalls, the phase of the expiry task) is an input array. A *slot* is the place of a follower in a
 partition's replica list (0 is the first follower); sets of followers are bit masks over slots, and
-the leader is always in its own ISR, so it has no bit. A *thread* is one fetcher thread: one
-follower broker times one of its `num.replica.fetchers`.
+the leader is always in its own ISR, so it has no bit. A *thread* is one of the
+`num.replica.fetchers` fetcher threads by which one follower broker reads from the leader.
 
 The tuples hold numpy arrays and numbers only, so numba compiles functions that take them.
 """
@@ -22,27 +22,27 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Bits = NDArray[np.uint64]
 
-# Kinds of row in `State.events`: what a leader asks for and what is stored; a member that the
-# controller takes out because its broker stops; that a partition has another leader, or none; then
-# what becomes of a produce that fails (with acks=all, but for the last two).
+# Kinds of row in `State.events`: a leader's request for a smaller or larger ISR; a stored ISR; the
+# removal of members by the controller; a new leader, or none; then the ways in which a produce can
+# fail (with acks=all, except for the last two).
 SHRINK, EXPAND, COMMIT, REMOVAL, LEADER, OFFLINE, REFUSED, TOO_FEW, TIMED_OUT, GIVEN_UP = range(10)
 NOT_LEADER, NO_BROKER = 10, 11
-# An ISR change is in flight; it was in flight when an order came, and will be refused; since that
-# order another was asked for, and will never be answered.
+# No ISR change is in flight; one is; one was when an order came, and will be refused; since that
+# order another was requested, and will never be answered.
 NOT_PENDING, PENDING, VOID, STUCK = range(4)
-NOT_PARKED, PARKED, WOKEN = range(3)  # a fetch; woken: what its answer says is noted already
-NOT_SENT_TO, SENT_TO, UNWANTED = range(3)  # a thread; unwanted: it does not wait for the answer
-NO_LINK = -1  # an answer leaves at once
-ZERO: int = cast("int", np.int64(0))  # where a variable begins: with a literal, what takes it is
-# compiled twice
+NOT_PARKED, PARKED, WOKEN = range(3)  # a fetch; woken: its answer's content is already noted
+NOT_SENT_TO, SENT_TO, UNWANTED = range(3)  # a thread; unwanted: it no longer awaits the answer
+NO_LINK = -1  # answers leave immediately
+ZERO: int = cast("int", np.int64(0))  # to initialise variables: a literal has another type,
+# for which the functions that take it would be compiled again
 NEVER_MS = 2**62
-NOBODY = 0  # no row of `State.produces`: those of a list count from `CHUNK`
+NOBODY = 0  # no row of `State.produces`: rows of lists begin at `CHUNK`
 UNLIMITED_BYTES_PER_S = 0  # receiving and writing take no time
 
-# Columns of `State.events`. CHANGED is the mask of the followers that leave or join (of a commit,
-# the difference), PARTITION_EPOCH is of the committed ISR. LAG_RECORDS is of the one furthest
-# behind of CHANGED, as the leader knows it; SINCE_FETCH_MS since the last fetch of the one that
-# fetched last; SINCE_CAUGHT_UP_MS since the one that had everything last had everything.
+# Columns of `State.events`. CHANGED is the mask of the followers that leave or join the ISR, and
+# PARTITION_EPOCH belongs to the committed ISR. For the followers in CHANGED, LAG_RECORDS is the
+# largest lag that the leader knows, SINCE_FETCH_MS the time since the most recent of their fetches,
+# and SINCE_CAUGHT_UP_MS the time since one of them was last caught up, by today's lag clock.
 TS_MS, KIND, PARTITION, CHANGED, ISR_BEFORE, ISR_AFTER, HIGH_WATERMARK, LOG_END_OFFSET = range(8)
 LEADER_EPOCH, PARTITION_EPOCH, LAG_RECORDS, SINCE_FETCH_MS, SINCE_CAUGHT_UP_MS = range(8, 13)
 EVENT_COLUMNS = 13
@@ -55,25 +55,25 @@ QUEUE_HEAD, QUEUE_COUNT, NEXT_RESTART, LEADER_STALL, NEXT_SENT_MS = range(7, 12)
 CHUNKS_USED, FREE_CHUNK, NEXT_THREAD_MS, NEXT_ANSWER_MS, NEXT_RESTART_MS = range(12, 17)
 SCALARS = 17
 
-# Columns of `State.produces`. TRIED_MS is when it was sent again after a refusal, REQUIRED the
-# offset to be committed (of a held one, its records). A list is a chain of chunks of rows, so that
-# its rows stand side by side in memory.
+# Columns of `State.produces`. TRIED_MS is the time of the latest attempt, REQUIRED the offset that
+# the high watermark must reach (for a held produce, its number of records). A list is a chain of
+# chunks of rows, so that its rows are adjacent in memory.
 SENT_MS, TRIED_MS, REQUIRED = range(3)
 PRODUCE_COLUMNS = 3
 CHUNK = 16  # rows
 FREE_EVENTS = 4_096  # beyond what one millisecond can write
 
-# Columns of `State.carried`, of each follower: its log end and its own high watermark when its last
-# fetch came in, and the high watermark that the answer to that says.
+# Columns of `State.carried` for each follower: its log end and its own high watermark when its last
+# fetch arrived, and the high watermark in the answer to that fetch.
 HAD_END, OWN_HIGH_WATERMARK, TOLD_HIGH_WATERMARK = range(3)
-# Columns of `State.sent` and `received`: when a sample began (long ago: it is not there), what was
-# counted in it. A last row says which is the present one.
+# Columns of `State.sent` and `received`: when a sample began (long ago: there is none), and what it
+# has counted. The last row has the index of the current sample.
 BEGAN_MS, SUM_BYTES = range(2)
 SAMPLES, SAMPLE_MS = 11, 1_000  # replication.quota.window.num and .size.seconds
 WORD = 64  # bits of a word of `State.active`
-GROUP = 16  # threads whose next time is kept as one
+GROUP = 16  # threads that share an entry of `State.group_ms`
 
-# Latencies are counted exactly up to 16 ms, then in eighths of a doubling, up to 24 days.
+# Latencies are counted exactly below 16 ms, then in eighths of a doubling, up to 24 days.
 EXACT_MS = 16
 STEPS = 8
 BUCKETS = EXACT_MS + STEPS * 27
@@ -94,21 +94,21 @@ class Rules(NamedTuple):
     high_watermark_held_under_min_isr: bool
     high_watermark_after_shrink: int
     high_watermark_only_if_follower_moved: bool
-    pushes_high_watermark: bool  # news of it answers a fetch immediately
+    pushes_high_watermark: bool  # a new one answers fetches immediately
     removal_raises_leader_epoch: bool
-    shrink_raises_leader_epoch: bool  # one that the leader asks for
-    order_frees_isr_request: bool  # while one is `VOID`, another can be asked for
+    shrink_raises_leader_epoch: bool  # a shrink that the leader requests
+    order_frees_isr_request: bool  # while one is `VOID`, another may be sent
     clock_reset: int  # of the followers' lag clocks, in a new leader epoch
-    fences_stale_leader_epoch: bool  # a new leader epoch answers the fetches that are parked
-    fetches_after_removal: bool  # KRaft sends a broker that shuts down no StopReplica first
+    fences_stale_leader_epoch: bool  # a new leader epoch answers parked fetches
+    fetches_after_removal: bool  # in KRaft no StopReplica stops a broker's fetchers first
     waits_for_controller: bool  # ISR changes are requests to the controller (since 2.7)
     replica_lag_time_max_ms: int
     replica_lag_max_messages: int
     isr_check_period_ms: int
-    min_isr: int  # of the ISR that acks=all demands
+    min_isr: int  # the ISR size that acks=all demands
     isr_commit_ms: int  # from an AlterPartition request to its answer
     request_timeout_ms: int  # how long a produce waits for its followers
-    delivery_timeout_ms: int  # how long a producer tries again after a refusal, 0 for not at all
+    delivery_timeout_ms: int  # how long a producer retries after a refusal, 0 for no retries
 
 
 class Links(NamedTuple):
@@ -136,42 +136,42 @@ def _row(*columns: str) -> np.dtype[np.void]:
 
 PARTITION_ROW = _row(  # what a leader knows of a partition
     "log_end_offset high_watermark record_bytes",
-    "isr maximal_isr",  # committed; as if every change in flight had grown it: masks over slots
-    "pending pending_isr due_ms",  # 1 while a change is in flight; when that is answered
+    "isr maximal_isr",  # masks over slots: committed; united with the change in flight
+    "pending pending_isr due_ms",  # `PENDING` while one is in flight; its ISR; when it is answered
     "partition_epoch leader_epoch epoch_start",  # log end offset when the leader epoch began
-    "is_frozen",  # 1 if the controller has stored what the leader has not heard: writes fail
+    "is_frozen",  # 1 if the leader has not heard of a stored change: its ISR changes fail
     "acks_all",  # 1 if its producers wait for the ISR
     "is_throttled",  # 1 in leader.replication.throttled.replicas
-    "is_held_back",  # 1 while a member of the ISR is known to have no more than is committed
+    "is_held_back",  # 1 while the leader knows no end above the high watermark for a member
     "waiting waiting_last",  # first and last of its produces that wait for the high watermark
-    "held held_last",  # first and last of those that were refused and are tried again
-    "queued",  # a ring of partitions with a change in flight has a place in each row
+    "held held_last",  # first and last of its produces that were refused and are retried
+    "queued",  # an entry of the ring of all partitions with a change in flight
 )
-FOLLOWER_ROW = _row(  # of a partition; those of one thread stand side by side
-    "end seen_end",  # what the follower has, or is being sent; what the leader knows, -1: nothing
-    "last_caught_up_ms had_all_ms",  # by the lag clock of the version; by that of today's Kafka
-    "last_fetch_ms last_fetch_leader_end",  # and the leader's log end then
-    "counted_fetch_ms",  # the fetch that clocks count; a new epoch sets both
-    "sent_high_watermark",  # that of its last fetch (2.4 and 2.5 compare with it)
-    "turn",  # who was served longest ago has the lowest
+FOLLOWER_ROW = _row(  # of one partition; rows of one thread are adjacent
+    "end seen_end",  # its log end with the answer in flight; as the leader knows it, -1: unknown
+    "last_caught_up_ms had_all_ms",  # when it was caught up, by the version's lag clock; by today's
+    "last_fetch_ms last_fetch_leader_end",  # its last fetch; the leader's log end at that time
+    "counted_fetch_ms",  # its last fetch as lag clocks count it; a new epoch may reset it
+    "sent_high_watermark",  # as of its last fetch (2.4 and 2.5 compare with it)
+    "turn",  # ascends with each service: the lowest is served next
     "partition slot",
-    "is_throttled is_left_out",  # 1 in follower.[...].throttled.replicas; if its fetch skips it
-    "thread",  # that reads for it
+    "is_throttled is_left_out",  # 1 in follower.[...].throttled.replicas; 1 if its fetch omits it
+    "thread",  # the fetcher thread that reads for it
 )
 THREAD_ROW = _row(
-    "fetch_ms next_ms",  # last fetch that reached the leader; the next, or the end of the wait
-    "left_ms",  # when that next one leaves, or left, its broker (never, while it is sent to)
+    "fetch_ms next_ms",  # when its last fetch arrived; when the next does, or the parked one is due
+    "left_ms",  # when the next fetch leaves, or left, its broker (never, while `SENT_TO`)
     "is_parked",  # `PARKED` if the leader holds the thread's fetch
-    "ready_bytes",  # that it could answer with; kept if fetch_min_bytes asks
-    "down_until_ms",  # its broker restarts: it may not be in an ISR
-    "gone_until_ms",  # its process is not there
+    "ready_bytes",  # available for its parked fetch; updated if fetch_min_bytes > 1
+    "down_until_ms",  # until then its broker restarts, and may not be in an ISR
+    "gone_until_ms",  # until then its process is gone
     "partitions",  # how many it reads
     "words_from words_to",  # its words of `State.active`: first, one past the last
     "bytes_per_s",  # what it can receive and write, 0 for no limit
     "link",  # its row of `State.shared_links`, or `NO_LINK`
     "is_sent_to unsent",  # `SENT_TO` while its answer is on the link; billionths of a byte left
-    "write_ms",  # how long it receives and writes that answer
-    "quota throttled_bytes",  # its row of `State.received`; what it has not counted there yet
+    "write_ms",  # how long it will take to receive and write that answer
+    "quota throttled_bytes",  # its row of `State.received`; bytes not yet counted there
     "stall_from stall_to",  # its rows in `State.stalls`: first, one past the last
     "slow_from slow_to",  # and in `State.slow`
 )
@@ -179,28 +179,28 @@ THREAD_ROW = _row(
 
 LINK_ROW = _row(  # shared by threads (link.py)
     "bytes_per_s first past",  # its rate; its threads: first, one past the last
-    "counted_ms next_ms",  # until when answers on it are counted; when the next of them ends
-    "busy",  # how many there are
+    "counted_ms next_ms",  # up to when sent bytes are counted; when the next answer ends
+    "busy",  # the number of answers on it
 )
 
 
 class State(NamedTuple):
-    """Everything a cell remembers; a run can be continued with the next window of arrivals."""
+    """The state of a cell, from which a run continues with the next window of arrivals."""
 
     partitions: NDArray[np.void]  # PARTITION_ROW[partitions]
-    followers: NDArray[np.void]  # FOLLOWER_ROW[words * WORD], each thread begins with a word
+    followers: NDArray[np.void]  # FOLLOWER_ROW[words * WORD], each thread begins a new word
     follower_at: NDArray[np.int32]  # int32[partitions, slots], the row of each follower
     threads: NDArray[np.void]  # THREAD_ROW[threads]
     shared_links: NDArray[np.void]  # LINK_ROW[links]
-    group_ms: Ints  # int64[groups]: no thread of these `GROUP` is due before
+    group_ms: Ints  # int64[groups]: no thread of a group is due before
     active: Bits  # uint64[words], followers that a fetch must look at
-    carried: Ints  # int64[rows, 3] where leaders move, else none: see `HAD_END`
-    produces: Ints  # int64[chunks * CHUNK, PRODUCE_COLUMNS], lists of produces that are not done
-    next_chunk: Ints  # int64[chunks], in its list or in that of the free ones
-    events: Ints  # int64[rows, EVENT_COLUMNS], as many as `with_room` says
-    latencies: Ints  # int64[hours, BUCKETS]: produces with acks=all by how long they took
+    carried: Ints  # int64[rows, 3], empty unless leaders move: see `HAD_END`
+    produces: Ints  # int64[chunks * CHUNK, PRODUCE_COLUMNS], lists of unfinished produces
+    next_chunk: Ints  # int64[chunks]: the next one in its list, or among the free ones
+    events: Ints  # int64[rows, EVENT_COLUMNS], allocated by `with_room`
+    latencies: Ints  # int64[hours, BUCKETS]: produces with acks=all, by latency
     sent: Ints  # int64[SAMPLES + 1, 2], the leader's quota: see `BEGAN_MS`
-    received: Ints  # int64[quotas, SAMPLES + 1, 2], those of followers
+    received: Ints  # int64[quotas, SAMPLES + 1, 2], the followers' quotas
     scratch: Ints  # int64[partitions], followers that a response may hold
     scalars: Ints  # int64[SCALARS]
     stalls: Ints  # int64[stalls, 3]: start, end (exclusive) ms, speed left in thousandths
@@ -212,7 +212,7 @@ class State(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """What makes one cell different from another."""
+    """The settings of a cell."""
 
     rules: Rules
     links: Links
@@ -222,14 +222,14 @@ class Setup(NamedTuple):
     record_bytes: int | Ints  # of all partitions, or int64[partitions]
     first_tick_ms: int
     leader_stalls: Ints = np.zeros((0, 2), np.int64)
-    throttled: bool = False  # all partitions, of the leader and of all followers
-    quota_of: Sequence[int] = ()  # of each thread, row of `State.received`; else each its own
+    throttled: bool = False  # all partitions, at the leader and at all followers
+    quota_of: Sequence[int] = ()  # the row of `State.received` of each thread; empty: one each
     shared_links: Sequence[tuple[int, int, int]] = ()  # bytes/s, first thread, one past the last
     latencies: Sequence[Ints] = ()  # int64[n, 3] for each thread, as in `State.slow`
     restarts: Ints = np.zeros((0, 3), np.int64)
     acks_all: bool | NDArray[np.bool_] = False  # bool[partitions]: producers wait for the ISR
     backlog_records: int = 0  # in every log at the start
-    empty_threads: tuple[int, ...] = ()  # that read for replicas with an empty log
+    empty_threads: tuple[int, ...] = ()  # those that read for replicas with an empty log
     duration_ms: int = 0  # of the run, for the hours of `latencies`
     leaders_move: bool = False
 
@@ -237,7 +237,7 @@ class Setup(NamedTuple):
 def new_state(setup: Setup) -> State:
     """A cell at time 0: all replicas in sync, every thread's first fetch in flight.
 
-    Only the replicas of `empty_threads` lack the backlog, and are not in the ISR.
+    But the replicas of `empty_threads` lack the backlog, and are not in the ISR.
     """
     partitions, followers, follower_at = _replicas(setup)
     ends, scalars = followers["end"], np.zeros(SCALARS, dtype=np.int64)
@@ -278,26 +278,26 @@ def new_state(setup: Setup) -> State:
 
 
 def no_samples(quotas: int) -> Ints:
-    """int64[quotas, SAMPLES + 1, 2] of processes that have just started, at 0 ms."""
+    """The samples of processes that started at 0 ms, int64[quotas, SAMPLES + 1, 2]."""
     rows = [(0, 0)] + [(LONG_AGO_MS, 0)] * (SAMPLES - 1) + [(0, 0)]
     return np.array([rows] * quotas, dtype=np.int64)
 
 
 def most_rows(chunks: int, partitions: int, slots: int) -> int:
-    """How many events can be written before `kernel/clock.py` asks for room again.
+    """How many events can be written before `kernel/clock.py` checks for room again.
 
-    Of each partition in one millisecond: an answer of the controller stores an ISR, a restart
-    removes each follower, each fetch asks for one ISR and stores it, so does the expiry task.
-    Every produce that is not done can fail. And one that comes is refused, and later fails.
+    For each partition in one millisecond: the controller's answer stores an ISR, restarts remove
+    each follower, and each fetch and the expiry task can request an ISR and store it. Every
+    unfinished produce can fail. And one that arrives can be refused, and fail later.
     """
     return 3 * partitions * (slots + 1) + chunks * CHUNK + 2
 
 
 def with_room(state: State, chunks: int = 1) -> State:
-    """A state whose events have been taken, with tables that have room for the next run.
+    """The state with room for the next run in its tables; its events must have been taken.
 
-    Before it next asks for room it may take so many chunks, and one for each partition whose held
-    produces begin to wait.
+    There is room for `chunks` more chunks, and for one more of each partition, whose held produces
+    may begin to wait.
     """
     partitions, slots = state.follower_at.shape
     needed = int(state.scalars[CHUNKS_USED]) + partitions + chunks
@@ -314,7 +314,7 @@ def with_room(state: State, chunks: int = 1) -> State:
 
 
 def taken(state: State) -> Ints:
-    """The events that were written since they were last taken, int64[n, EVENT_COLUMNS]."""
+    """Take out and return the events written so far, int64[n, EVENT_COLUMNS]."""
     count = state.scalars[EVENT_COUNT]
     assert count <= len(state.events), "more events in a millisecond than `most_rows` says"
     state.scalars[EVENT_COUNT] = 0
@@ -322,7 +322,7 @@ def taken(state: State) -> Ints:
 
 
 def _words(setup: Setup) -> tuple[Ints, Ints]:
-    """Of each thread its first word of `State.active`, and one past its last."""
+    """For each thread, its first word in `State.active`, and one past its last."""
     partitions = np.bincount(setup.thread_of.ravel(), minlength=len(setup.stalls))
     words = -(-partitions // WORD)
     ends = np.cumsum(words)

@@ -1,23 +1,23 @@
-"""The replication quotas: what replicas that are not in sync get, on purpose slowly.
+"""Replication quotas, which slow down the replication to followers that are not in sync.
 
-Theory of operation. A broker has two. As a leader it measures the bytes of *throttled* partitions
-that it sends to any follower; while the rate is above `leader.replication.throttled.rate`,
+Theory of operation. A broker has two quotas. As a leader it measures the bytes of *throttled*
+partitions that it sends to any follower; while the rate is above that of the leader's quota,
 followers of throttled partitions that are not in the ISR get nothing. As a follower it measures
 the bytes of throttled partitions that it has written, from all leaders together; while that rate is
-above `follower.replication.throttled.rate`, its fetches leave out the throttled partitions whose
-high watermark it has not reached. Both rates are `throttle_bytes_per_s`, as
-kafka-reassign-partitions.sh sets them. Members always get everything, though it counts: below what
-they take none catches up. Each rate is a mean over up to eleven samples of a second, from the
-oldest of them until now.
+above the follower's quota, its fetches leave out the throttled partitions whose high watermark it
+has not reached. `throttle_bytes_per_s` sets both `leader.replication.throttled.rate` and
+`follower.replication.throttled.rate`, as kafka-reassign-partitions.sh does. ISR members always get
+everything, but it counts: if the quota is below what members take, no other replica catches up.
+Each rate is a mean over up to eleven samples of a second, from the oldest of them until now.
 
-A fetch that the leader answers with nothing is parked, and a fallen mean does not wake it: it waits
-for a record, or for its time to be over. A thread that would leave out all its partitions sends no
-fetch, and asks again after `replica.fetch.backoff.ms`.
+A fetch for which the leader's quota leaves nothing is parked. A falling rate does not wake it: it
+waits for a record or for its timeout. A thread whose fetch would leave out all its partitions sends
+none, and tries again after `replica.fetch.backoff.ms`.
 
-Where a follower reads from several leaders its quota is shared by their cells, which then run side
-by side (`clock.run_abreast`). A fetch is counted and composed when it comes in, a latency late.
+The cells of all leaders that a follower reads from share its quota, so they run in step
+(`clock.run_abreast`). A fetch is counted and composed when it arrives, one latency too late.
 
-Left out: what an answer is longer than its records.
+Left out: the bytes of an answer that are not records.
 
 Source: shouldLeaderThrottle and readFromLog, ReplicaManager.scala 3.7.1:1742 and 1976;
 sizeOfThrottledPartitions, KafkaApis.scala; shouldFollowerThrottle, RemoteLeaderEndPoint.scala;
@@ -32,7 +32,7 @@ from isrlab.fleet.kernel.compiled import compiled, inlined
 
 @compiled
 def is_exceeded(samples: s.Ints, rate: int, now_ms: int) -> bool:
-    """More was counted than `rate` allows; samples that are too old begin anew."""
+    """Whether the measured rate is above `rate`; resets samples that are too old."""
     oldest_ms, sum_bytes = now_ms, s.ZERO
     for place in range(s.SAMPLES):
         if samples[place, s.BEGAN_MS] == s.LONG_AGO_MS:
@@ -47,7 +47,7 @@ def is_exceeded(samples: s.Ints, rate: int, now_ms: int) -> bool:
 
 @compiled
 def count(samples: s.Ints, now_ms: int, more_bytes: int) -> None:
-    """What a leader has sent, or a follower has written, of throttled partitions."""
+    """Count bytes of throttled partitions that a leader has sent or a follower has written."""
     place = samples[s.SAMPLES, 0]
     if now_ms - samples[place, s.BEGAN_MS] >= s.SAMPLE_MS:
         place = (place + 1) % s.SAMPLES
@@ -59,7 +59,7 @@ def count(samples: s.Ints, now_ms: int, more_bytes: int) -> None:
 
 @inlined
 def is_throttled(state: s.State, row: int, now_ms: int) -> bool:
-    """A follower gets no records now."""
+    """Whether a quota keeps the follower from getting records now."""
     rate = state.links.throttle_bytes_per_s
     if rate == s.UNLIMITED_BYTES_PER_S:
         return False
@@ -73,7 +73,7 @@ def is_throttled(state: s.State, row: int, now_ms: int) -> bool:
 
 @inlined
 def note_written(state: s.State, number: int, now_ms: int) -> None:
-    """The thread whose fetch comes in has written what the last answer held."""
+    """Count a thread's last answer, which it has written by the time its next fetch arrives."""
     thread = state.threads[number]
     if thread.throttled_bytes:
         count(state.received[thread.quota], now_ms, thread.throttled_bytes)
@@ -82,7 +82,7 @@ def note_written(state: s.State, number: int, now_ms: int) -> None:
 
 @inlined
 def is_left_out(state: s.State, row: int, now_ms: int) -> bool:
-    """The fetch that comes in does not ask for this partition."""
+    """Whether the arriving fetch leaves out this partition because of the follower's quota."""
     rate = state.links.throttle_bytes_per_s
     if rate == s.UNLIMITED_BYTES_PER_S:
         return False

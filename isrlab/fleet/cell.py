@@ -38,12 +38,12 @@ class CellRun(NamedTuple):
 
     cell: Cell
     events: s.Ints  # int64[events, EVENT_COLUMNS]
-    latencies: s.Ints  # int64[hours, BUCKETS], of acks=all since the start
-    until_ms: int  # its end
+    latencies: s.Ints  # int64[hours, BUCKETS], produces with acks=all since the start
+    until_ms: int  # the end of this run
 
 
 def leaders(config: FleetConfig) -> list[int]:
-    """The brokers that lead anything at the start."""
+    """The brokers that lead any partition at the start."""
     return [int(broker) for broker in np.unique(assignment(config)[:, 0])]
 
 
@@ -109,9 +109,9 @@ def _shared_links(config: FleetConfig, threads: int) -> list[tuple[int, int, int
 def _stalls(config: FleetConfig, broker: int) -> s.Ints:
     """Stalls and restarts of a broker, int64[n, 3]: start, end, speed left in thousandths.
 
-    A restart ends the stall that it falls into, and none begins before it is over. The fetchers of
-    a broker that shuts down stop when the controller removes it (StopReplica comes first, in
-    ReplicaStateMachine 2.5.1:224); in KRaft they go on until its process ends.
+    A restart ends any stall in progress, and no stall begins until it is over. The fetchers of a
+    broker that shuts down stop when the controller removes it (StopReplica comes first, in
+    ReplicaStateMachine 2.5.1:224); in KRaft they continue until its process ends.
     """
     after_ms = KRAFT_STOP_MS if config.kafka.kraft else 0
     starts, ends = load.stalls(config, broker)
@@ -147,7 +147,7 @@ def run_cell(config: FleetConfig, leader: int) -> CellRun:
 def run_cell_in_windows(
     config: FleetConfig, leader: int, recorded: CellRecording | None = None
 ) -> Iterator[CellRun]:
-    """Run one cell and give its events a window at a time."""
+    """Run one cell; yields its events a window at a time."""
     windowed = cell(config, leader, recorded)
     state = s.new_state(setup(config, windowed))
     trace = windowed.recorded.arrivals if windowed.recorded else None
@@ -157,7 +157,7 @@ def run_cell_in_windows(
 
 
 def run_window(state: s.State, arrivals: s.Arrivals, until_ms: int) -> tuple[s.State, s.Ints]:
-    """The state at `until_ms` and the events up to then; full tables are emptied, or grow."""
+    """Run a cell to `until_ms`, with room made in full tables; returns its state and events."""
     return _run_on(lambda states: _run(run_kernel, *states, arrivals, until_ms), [state])[0]
 
 
@@ -186,7 +186,7 @@ def _run_on(
 
 
 def _run(kernel: Callable[..., bool], *given: Any) -> bool:
-    """Run the kernel; the first time on a machine it is compiled."""
+    """Run the kernel, which is compiled the first time on a machine."""
     if compiled.is_ready(kernel):
         return kernel(*given)
     with shown(lambda: "compiling the kernel, once on this machine"), compiled.one_at_a_time():

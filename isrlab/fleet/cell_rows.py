@@ -1,7 +1,7 @@
 """The rows of a cell, read and written one partition at a time.
 
 `CellRows.role` turns rows into a leader of the engine, and `CellRows.install` turns such a leader
-into rows. The engine's clocks are 10**12 ms ahead of the kernel's, because 0 means never there.
+into rows. The engine's clocks, where 0 means never, are 10**12 ms ahead of the kernel's.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _ms(clock: int) -> int:
 
 
 class CellRows:
-    """A broker's cell: rows for all partitions that it could lead, empty unless it does."""
+    """A broker's cell: rows for all partitions that it could lead, empty for those it does not."""
 
     def __init__(self, config: FleetConfig, cell: Cell, state: s.State) -> None:
         self.cell, self.state = cell, state
@@ -49,23 +49,23 @@ class CellRows:
         self.place_of[cell.partitions] = np.arange(len(cell.partitions))
 
     def share(self, due: s.Arrivals, leaders: s.Ints) -> s.Arrivals:
-        """The batches for the partitions that it leads."""
+        """The batches for the partitions that this broker leads."""
         mine = leaders[due.partition] == self.cell.leader
         places = self.place_of[due.partition[mine]]
         return s.Arrivals(due.ts_ms[mine], places, due.records[mine])
 
     def restart(self, tick_ms: int) -> None:
-        """Restart its process: set its first ISR check, reset its quotas, empty its links."""
+        """Restart the broker: set its first ISR check, reset its quotas, empty its links."""
         self.state.scalars[s.NEXT_TICK_MS] = tick_ms
         self.state.threads["is_sent_to"] = s.NOT_SENT_TO
         self.state.sent[:] = self.state.received[self.cell.leader] = s.no_samples(1)[0]
 
     def partition(self, partition: int) -> Any:
-        """Its row, to be changed in place."""
+        """The row of a partition, to be changed in place."""
         return self.state.partitions[self.place_of[partition]]
 
     def order(self, partition: int) -> list[int]:
-        """The brokers of its followers, slot by slot."""
+        """The brokers of a partition's followers, slot by slot."""
         followers: list[int] = self.cell.followers[self.place_of[partition]].tolist()
         return followers
 
@@ -82,7 +82,7 @@ class CellRows:
         return [(broker, row) for broker, row, mine in each if broker and row == mine]
 
     def follow(self, partition: int, brokers: Iterable[int]) -> None:
-        """Make these brokers its followers; all other slots get the last row, no broker's."""
+        """Make these brokers the followers; all other slots get the last row, for no broker."""
         place, wanted = self.place_of[partition], set(brokers)
         rows, own = self.state.follower_at[place], self._own[place]
         for slot, broker in enumerate(self.order(partition)[:-1]):
@@ -100,7 +100,7 @@ class CellRows:
                 thread["partitions"] += 1
 
     def throttle(self, partition: int, brokers: Iterable[int]) -> None:
-        """The followers that are in follower.replication.throttled.replicas."""
+        """Set which followers are in follower.replication.throttled.replicas."""
         rows = self._own[self.place_of[partition]]
         self.state.followers["is_throttled"][rows] = np.isin(self.order(partition), [*brokers])
 
@@ -135,7 +135,7 @@ class CellRows:
         )
 
     def _wake(self, place: int) -> None:
-        """As `resting.wake`."""
+        """End a follower's rest, as `resting.wake` does."""
         bit = np.uint64(1 << place % s.WORD)
         if self.state.active[place // s.WORD] & bit:
             return
@@ -147,7 +147,7 @@ class CellRows:
         self.state.active[place // s.WORD] |= bit
 
     def install(self, partition: int, broker: Broker, is_new: bool, now_ms: int) -> None:
-        """Write a leader, after an order, into the rows."""
+        """Write the leader that an order has made into the rows."""
         row, role = self.partition(partition), reading.leader_of(broker)
         known = {} if is_new else dict(self.followers(partition))
         self.follow(partition, [remote.id for remote in role.remotes])
@@ -191,7 +191,7 @@ class CellRows:
         return at_ms + int(longer.max(initial=self.state.links.fetch_latency_ms))
 
     def stop(self, thread: Any) -> None:
-        """It sends no fetch any more, and takes no answer."""
+        """Stop a thread: it sends no more fetches, and drops the answer to its last."""
         thread["next_ms"], thread["is_parked"] = s.NEVER_MS, s.NOT_PARKED
         if thread["is_sent_to"]:
             thread["is_sent_to"] = s.UNWANTED
@@ -204,7 +204,7 @@ class CellRows:
         self.make_due(place, self.arrives_ms(place, left_ms))
 
     def make_due(self, place: int, at_ms: int) -> None:
-        """Let the fetch of a follower's thread arrive, or be answered, at this time."""
+        """Let the fetch of a follower's thread arrive, or its parked fetch be due, at this time."""
         number = int(self.state.followers[place]["thread"])
         self.state.threads[number]["next_ms"] = at_ms
         group = number // s.GROUP
@@ -229,7 +229,7 @@ class CellRows:
     # Producers
 
     def take_out(self, partition: int) -> tuple[list[list[int]], list[list[int]]]:
-        """Empty a partition's rows; returns its waiting produces, and those held back."""
+        """Empty a partition's rows; returns its waiting and its held produces."""
         row = self.partition(partition)
         waiting, held = (self._taken(int(row[n]), int(row[f"{n}_last"])) for n in _LISTS)
         for column in ("isr", "maximal_isr", *_LISTS):

@@ -199,7 +199,7 @@ class FleetConfig:
         return isr_check_period_ms(self.lag_time_ms, self.kafka.isr_checks_per_lag_time)
 
     def with_(self, **changes: Any) -> FleetConfig:
-        """This fleet with some numbers changed."""
+        """This fleet with some settings changed."""
         known = [item.name for item in fields(self)]
         if unknown := sorted(set(changes) - set(known)):
             raise ValueError(f"unknown setting {unknown[0]!r}; known: {', '.join(known)}")
@@ -222,7 +222,7 @@ class FleetConfig:
         return Rules(**cast("dict[str, Any]", numbers))
 
     def min_isr(self, replicas: int) -> int:
-        """The min ISR for this many replicas; from 3.7 never more than there are."""
+        """The min ISR for this many replicas; from 3.7 on, at most their number."""
         if not self.kafka.high_watermark_held_under_min_isr:
             return self.min_insync_replicas
         return effective_min_isr(self.min_insync_replicas, replicas)
@@ -291,7 +291,7 @@ def listed(configs: Configs) -> list[FleetConfig]:
 
 
 def _problems(config: FleetConfig) -> list[tuple[bool, str]]:
-    """Possible contradictions between settings: (is it so, message)."""
+    """Possible contradictions between settings: (whether there is one, message)."""
     loads, brokers, partitions = [*LOADS, TRACE], config.brokers, config.partitions
     load, file, hot = config.load, config.trace_file, config.hot_partitions
     largest = config.records_per_s * config.batch_every_ms / 1000 * (1 + config.daily_swing)
@@ -334,7 +334,7 @@ def _problems(config: FleetConfig) -> list[tuple[bool, str]]:
 
 
 def _misplaced(config: FleetConfig, name: str, given: list[list[int]]) -> str:
-    """The error in given replicas, or ""."""
+    """The message about an error in the given replicas, or ""."""
     copies, brokers = config.replication_factor, config.brokers
     fits = [len({*each}) == copies and min(each) >= 1 and max(each) <= brokers for each in given]
     if not given or (len(given) == config.partitions and all(fits)):

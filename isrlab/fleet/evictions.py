@@ -1,8 +1,8 @@
 """Why leaders of a fleet evicted, and whether the follower was running: for one fleet or on Spark.
 
-An eviction's *reason* is what its leader knew by today's lag clock. Whether the follower's fetchers
-were running at the check, and when it was back, does not depend on the version's clock. Spark's
-workers import this module, so it must not need more than they have (no matplotlib).
+An eviction's *reason* follows from what its leader knew, by today's lag clock. It is also judged by
+facts that no clock changes: whether the follower's fetchers were running at the check, and when it
+rejoined. Spark's workers import this module, so it must not import what they lack (matplotlib).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Given rather than random: the assignment, and which broker stalls, in which role, and when.
 
-As text, so that it travels with all other settings. "fetchers 2 15-30, latency 3 40-60.5 250" is in
-seconds since the start, a latency in ms; such pauses are added to random ones, and overlapping
-pauses merge.
+Both are given as text, which is stored with the other settings. The times in "fetchers 2 15-30,
+latency 3 40-60.5 250" are seconds since the start, and the latency is in ms; such pauses are added
+to random ones, and overlapping pauses merge.
 """
 
 from __future__ import annotations

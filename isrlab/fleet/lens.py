@@ -71,10 +71,10 @@ def most_evicting(config: FleetConfig) -> int:
 def watched(
     state: s.State, arrivals: s.Arrivals, place: int, times_ms: Iterable[int]
 ) -> tuple[Ints, Ints]:
-    """Run a cell: its events, and one of its partitions at the end of each of these ms.
+    """Run a cell; returns its events, and samples of a partition at the end of each of these ms.
 
-    The latter is int64[times, 4 + slots]: ms, log end, high watermark, ISR as a mask, and the ends
-    of the followers as the leader knows them.
+    The samples are int64[times, 4 + slots]: ms, log end, high watermark, ISR as a mask, and the
+    ends of the followers as the leader knows them.
     """
     pieces, samples, first = [], [], 0
     for now_ms in times_ms:

@@ -1,17 +1,17 @@
 """The inputs of a cell: batches, stalls and speeds of followers, the phase of the ISR check.
 
-Every draw has its own stream, keyed by its owner (seed and partition, seed and broker, seed and
-cluster) and nothing else: not by version, task, host or order. So two versions see exactly the same
-load, and a fleet gives the same rows however it is divided into tasks.
+Every draw has its own stream, keyed by the seed and the draw's owner (a partition, a broker or the
+cluster), and not by version, task, host or order. So two versions get exactly equal load, and the
+rows of a fleet do not depend on how it is divided into tasks.
 
 Between bursts a partition gets batches at exponential intervals; those of a hot partition hold
 `hot_times` as many records. A burst spreads its records evenly over its length in one batch every
 `BURST_BATCH_MS`, like a producer with many clients; a length of 0 means a single batch. With a
 `batch_size` the draws are records handed to a producer, in a burst every millisecond, and the
 producer builds the batches (kernel/batches.py). Time 0 is midnight UTC. With a daily swing the
-records of a batch and the height of a burst follow the hour: most at 15:00, least at 03:00, over a
-whole day as many as without. Long runs are drawn a window at a time, so that memory does not grow
-with them; the windows do not change what is drawn. A trace (recorded.py) is an input, not a draw.
+records of a batch and the height of a burst follow the hour, with the peak at 15:00 and the trough
+at 03:00; the mean over a day is unchanged. Long runs are drawn a window at a time, which saves
+memory and does not change the draws. A trace (recorded/) is an input, not a draw.
 Left out: weekends, keys that move.
 """
 
@@ -64,8 +64,8 @@ def windows(
 ) -> Iterator[tuple[int, Arrivals]]:
     """The load a window at a time: (end of the window in ms, its batches).
 
-    A window holds about `batches` batches of the cell on average; a window of a trace, whose
-    batches are `recorded`, exactly so many.
+    A window holds about `batches` batches of the cell. For a trace, `recorded` has all batches, and
+    those of one millisecond stay together.
     """
     if recorded is not None:
         yield from _cut(recorded, config.duration_ms, batches)
@@ -93,7 +93,7 @@ def _cut(recorded: Arrivals, run_ms: int, batches: int) -> Iterator[tuple[int, A
 
 
 class Load:
-    """The batches of a cell, drawn as far as needed, which does not change them."""
+    """The batches of a cell, drawn only as far as needed; this does not change them."""
 
     def __init__(self, config: FleetConfig, partitions: Ints) -> None:
         if config.load == TRACE:
@@ -185,7 +185,7 @@ class _Bursts:
         self._reached_ms = 0
 
     def until(self, end_ms: int) -> Batches:
-        """Overlapping bursts are not in order of time."""
+        """The next batches up to `end_ms`, not sorted by time where bursts overlap."""
         from_ms, self._reached_ms = self._reached_ms, end_ms
         first = np.searchsorted(self._starts, from_ms - self._offsets[-1])
         last = np.searchsorted(self._starts, end_ms)
@@ -214,7 +214,7 @@ def burst_starts_ms(config: FleetConfig, partition: int) -> NDArray[np.float64]:
 
 
 def stalls(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
-    """Starts and ends (exclusive) of the stalls of a broker's fetchers, int64[n] ms, apart."""
+    """Starts and ends (exclusive) of the stalls of a broker's fetchers, int64[n] ms, disjoint."""
     draws = stream(config.seed, _STALLS, broker)
     drawn = _apart(draws, config.stall_s, config.stall_every_s, config.duration_ms)
     return given.joined(drawn, config.pauses, "fetchers", broker)
@@ -247,7 +247,7 @@ def deaths(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
 
 
 def acks_all(config: FleetConfig, partitions: Ints) -> NDArray[np.bool_]:
-    """Which partitions' producers use acks=all, bool[n]; a larger share keeps those of a smaller.
+    """Which partitions' producers use acks=all, bool[n]; a larger share contains a smaller.
 
     `partitions` int64[n]: their numbers in the topic.
     """
@@ -263,7 +263,7 @@ def follower_bytes_per_s(config: FleetConfig, broker: int) -> int:
 
 def first_tick_ms(config: FleetConfig, broker: int) -> int:
     """When the leader's isr-expiration task first runs, within one period."""
-    phase = stream(config.seed, _PHASE, broker).random()  # one draw: versions keep its share
+    phase = stream(config.seed, _PHASE, broker).random()  # the share is equal in all versions
     return int(phase * config.isr_check_period_ms)
 
 
@@ -293,7 +293,7 @@ def _order(ts_ms: Ints) -> Ints:
 
 
 def _swing(config: FleetConfig, ts_ms: NDArray[np.float64]) -> NDArray[np.float64] | float:
-    """The factor of the load by hour of the day, 0 to 2; one number if it is constant."""
+    """The load's factor at each time of day, 0 to 2; a single number if it is constant."""
     if not config.daily_swing:
         return 1.0
     angles = (ts_ms / HOUR_MS - PEAK_HOUR) * (2 * np.pi / 24)
@@ -319,7 +319,7 @@ def _burst_batches(config: FleetConfig) -> int:
 
 
 def _most_records(config: FleetConfig) -> int:
-    """Of a producer's batch."""
+    """The most records in a producer's batch."""
     return max(1, config.batch_size // config.record_bytes)
 
 

@@ -4,9 +4,9 @@ The controller *decides*, and half of `isr_commit_ms` later all brokers *hear* o
 broker that is taken down (`restart_s`, or a pause `down`) asks the controller first: brokers hear
 of the removal when the outage begins, and the process and its session end `LEAVES_MS` later. A
 pause `dead` ends the process immediately; the controller notices when the session ends. At the end
-of either the broker has registered, and learns which leaders it follows. Preferred leaders are
-elected on an operator's request (`elections`), and every `rebalance_every_s`. Left out: a process
-that is back before its session has ended.
+of either outage the broker has registered, and learns which leaders it follows. Preferred leaders
+are elected on an operator's request (`elections`), and every `rebalance_every_s`. Left out: a
+process that is back before its session has ended.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ASKED, DECIDED, HEARD = range(3)
 
 
 class Moment(NamedTuple):
-    """An event of one broker (0: of all)."""
+    """An event that concerns one broker (0: all brokers)."""
 
     heard_ms: int
     kind: int
@@ -115,7 +115,7 @@ def _moments(config: FleetConfig) -> list[Moment]:
 
 
 def _outages(config: FleetConfig, broker: int) -> list[tuple[int, int, bool]]:
-    """Start, end, and whether the broker asked first; ascending."""
+    """Start, end, and whether the broker asked the controller first; ascending."""
     clean, dead = load.restarts(config, broker), load.deaths(config, broker)
     rows = [(int(a), int(b), True) for a, b in zip(*clean, strict=True)]
     rows += [(int(a), int(b), False) for a, b in zip(*dead, strict=True)]

@@ -9,9 +9,9 @@ that hears of it takes one step of the engine (`engine/broker.py`), and the resu
 to rows, perhaps in another cell. So the rules of elections, epochs, clocks and truncation exist
 only once, in the engine.
 
-A reassignment is also such a moment, and so is the ISR change that completes one
-(`reassigning.py`). A cell has rows for all brokers that ever hold a replica; a broker without one
-now is replaced by the row of no broker.
+The start of a reassignment is also a moment, and so is the ISR change that completes it
+(`reassigning.py`). A cell has rows for all brokers that ever hold a replica; while a broker has
+none, an empty row takes the place of its row.
 
 Messages in flight at a moment: if a follower hears of a new leader, or of a new epoch in which it
 starts over, an answer that it has not written is lost with its fetch. It finds out where its log
@@ -52,7 +52,7 @@ from isrlab.fleet.moments import Moment, Turn
 from isrlab.fleet.reassigning import Reassigning
 from isrlab.fleet.replicas import ReplicaHistories, engine_settings
 
-MOST_FORGOTTEN_MS = 1_000  # simulated in vain when a reassignment completes
+MOST_FORGOTTEN_MS = 1_000  # simulated and discarded when a reassignment completes
 IMBALANCE = 0.1  # leader.imbalance.per.broker.percentage; KRaft elects whenever it can
 
 
@@ -86,7 +86,7 @@ class MovingCluster:
         self.known = ReplicaHistories(config, self.cell_rows)
         self._turns = moments.turns(config)
         self._reassigning = Reassigning(config, self.cell_rows, self.controllers)
-        self.former = self.leaders.copy()  # who led last
+        self.former = self.leaders.copy()  # the latest leaders
         self._decided: dict[Moment, list[StoredChange]] = {}
         self._late: dict[int, tuple[int, tuple[int, ...]]] = {}  # ISRs requested by dead leaders
         self._waiting: dict[int, list[tuple[int, ...]]] = defaultdict(list)  # where no broker leads
@@ -94,7 +94,7 @@ class MovingCluster:
     # Time
 
     def run(self) -> Iterator[int]:
-        """Run it by windows of the load; yields the simulated time, in ms."""
+        """Run the cluster a window of load at a time; yields the simulated time, in ms."""
         for until_ms, arrivals in load.windows(self.config, np.arange(self.config.partitions)):
             while (self._turns and self._turns[0].at_ms < until_ms) or self.now_ms < until_ms:
                 turn_ms = self._turns[0].at_ms if self._turns else until_ms
@@ -106,8 +106,8 @@ class MovingCluster:
     def _advance(self, arrivals: s.Arrivals, until_ms: int) -> s.Arrivals:
         """Run every cell up to `until_ms`; returns the later batches.
 
-        While partitions are reassigned, only up to the request for the last ISR change of one of
-        them; anything beyond it is discarded.
+        While partitions are reassigned, cells run only up to the request for an ISR change that
+        completes a reassignment; anything beyond it is discarded.
         """
         if self._reassigning.going:
             until_ms = min(until_ms, self.now_ms + MOST_FORGOTTEN_MS)
@@ -133,7 +133,7 @@ class MovingCluster:
         return s.Arrivals._make(column[split:] for column in arrivals)
 
     def _ran(self, due: s.Arrivals, until_ms: int) -> dict[int, tuple[s.State, s.Ints]]:
-        """The cells at `until_ms`, and their events; of copies during a reassignment."""
+        """Run the cells (copies during a reassignment) to `until_ms`: their states and events."""
         states = [rows.state for rows in self.cell_rows.values()]
         shares = [rows.share(due, self.leaders) for rows in self.cell_rows.values()]
         states = deepcopy(states) if self._reassigning.going else states
@@ -145,7 +145,7 @@ class MovingCluster:
         self._turns = moments.in_order([*self._turns, *new])
 
     def _keep(self, broker: int, events: s.Ints) -> None:
-        """Keep the kernel's events; the controllers note stored changes."""
+        """Keep the kernel's events, and tell the controllers of stored changes."""
         rows, refused = self.cell_rows[broker], []
         for index in np.flatnonzero(events[:, s.KIND] == s.COMMIT).tolist():
             row = events[index].tolist()
@@ -301,9 +301,9 @@ class MovingCluster:
         self._mark(broker, "gone_until_ms", s.NEVER_MS)
 
     def _leave_request(self, partition: int) -> int:
-        """A leader dies while an ISR change is in flight: the controller will store it.
+        """Keep a dying leader's ISR change in flight, which the controller will store.
 
-        Followers then hear of the epoch that begins with it, and drop answers in flight.
+        Returns the ms at which followers hear of the epoch that it begins, and drop answers.
         """
         rows = self.cell_rows[self._leader(partition)]
         row = rows.partition(partition)
@@ -371,7 +371,7 @@ class MovingCluster:
         self.leaders[partition] = NO_LEADER
 
     def _resume(self, partition: int, leader: int) -> None:
-        """A new leader resumes: its high watermark, and the produces that are sent again.
+        """Give a new leader the produces that are sent again, and update its high watermark.
 
         Records sent before are in the log, or are appended again if they are missing.
         """

@@ -17,7 +17,7 @@ EVERY_S = 0.5
 
 @contextmanager
 def shown(text: Callable[[], str]) -> Iterator[None]:
-    """Show `text()` while the body runs, from the third second on."""
+    """Show `text()` while the body runs, after its first two seconds."""
     is_notebook, stop = "ipykernel" in sys.modules, threading.Event()
     show = _in_notebook if is_notebook else _in_terminal
 

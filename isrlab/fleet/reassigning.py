@@ -1,9 +1,9 @@
 """Reassignments in a fleet whose leaders move: which run now, and when each completes.
 
 The rule is the engine's (`PartitionState.is_moved`). The kernel does not know it, and requests ISR
-changes as usual. So the cells run ahead and are searched for the change that would complete a
-reassignment; when that is stored, all brokers hear of the new replicas. An operator starts
-`moves_at_once` reassignments, and the next one when one is done.
+changes as usual. So the cells run ahead, and their events are searched for the change that would
+complete a reassignment; when it is stored, all brokers hear of the new replicas. An operator starts
+`moves_at_once` reassignments, and another whenever one completes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Reassigning:
             yield partition, m.AlterPartitionReassignments(wanted)
 
     def _throttle(self, moving: Iterable[int]) -> None:
-        """Set both lists of throttled replicas, for running and starting moves, like the tool.
+        """Set both lists of throttled replicas, for running and starting moves, as the tool does.
 
         Source: calculateProposedMoveMap, ReassignPartitionsCommand.java 4.0 (KIP-455).
         """
@@ -81,7 +81,7 @@ class Reassigning:
         return was_going and bool(self._left)
 
     def last_changes(self, leader: int, events: s.Ints) -> list[LastChange]:
-        """The last ISR changes that a leader has requested."""
+        """The ISR changes requested by a leader that would complete reassignments."""
         rows, changes = self._cell_rows[leader], []
         for row in events[events[:, s.KIND] <= s.EXPAND].tolist():
             partition = int(rows.cell.partitions[row[s.PARTITION]])
@@ -102,7 +102,7 @@ class Reassigning:
         return True
 
     def turns(self, change: LastChange, now_ms: int) -> list[Turn]:
-        """The moments when it is stored and heard; none if it will be refused."""
+        """The turns in which a change is stored and heard of; none if it will be refused."""
         row = self._cell_rows[change.leader].partition(change.partition)
         decided_ms = heard_ms = int(row["due_ms"])
         if self._config.kafka.writes_zookeeper:
@@ -118,7 +118,7 @@ class Reassigning:
     def question(
         self, leader: int, moment: Moment, late: tuple[int, ...]
     ) -> Iterator[tuple[int, m.Message]]:
-        """The ISR change (`late` if its leader has died), unless it was refused."""
+        """The message with the ISR change (`late`: of a dead leader), unless it was refused."""
         if leader == NO_LEADER:
             return
         controller, rows = self._controllers[moment.partition], self._cell_rows[leader]

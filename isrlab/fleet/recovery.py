@@ -40,9 +40,9 @@ def load_share(config: FleetConfig, broker: int) -> float:
 
 
 def expected_rejoin_s(config: FleetConfig, broker: int) -> float:
-    """Seconds from a broker's return until its slowest fetcher thread has caught up, as computed.
+    """Computed seconds from a broker's return until its slowest fetcher thread has caught up.
 
-    After its restart in a rolling restart, or as a new broker. Infinite if it never catches up.
+    For its turn in a rolling restart, or for a new broker. Infinite if it never catches up.
     """
     rate = load.follower_bytes_per_s(config, broker)
     is_new = broker == config.new_broker
@@ -71,8 +71,8 @@ def leaders_back(config: FleetConfig, goes: Sequence[tuple[str, float]]) -> pd.D
 
     A row for each of `goes`: a role of `given.ROLES` (down or dead), and how many seconds after its
     return the preferred leaders are elected, once. Shows how many partitions it led before and
-    leads after that election; produces that failed because no broker, or another one, led; and the
-    longest wait for the ISR of those that were acknowledged.
+    leads after that election; how many produces failed because there was no leader, or another one;
+    and the longest wait for the ISR among acknowledged produces.
     """
     rows = []
     start_s, down_s = config.restart_every_s, config.restart_s

@@ -1,10 +1,10 @@
 """The state of every replica beyond its rows, for fleets whose leaders move.
 
-Theory of operation. The kernel's rows lack parts of a broker: its log (its length, its own high
-watermark and leader epochs; its records are only counted), what it remembers of its followers, its
-incarnation, and its next states, because it takes several rounds to find the offset that it shares
-with a new leader. `ReplicaHistories` keeps these as brokers of the engine. A history is a list of
-(ms, broker): the state from that time on.
+Theory of operation. The kernel's rows lack parts of a broker: its log (the length, its own high
+watermark and leader epochs; records are only counted), what it remembers of its followers, and its
+incarnation. They also lack its next states: it needs several rounds to find the offset at which its
+log agrees with a new leader's. `ReplicaHistories` keeps all this as brokers of the engine. A
+history is a list of (ms, broker): the state from that time on.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class ReplicaHistories:
         self._begun_ms: dict[tuple[int, int], int] = {}  # when a follower last started over
         self._sent: dict[int, tuple[m.Output, ...]] = {}  # by brokers that heard the latest order
         self._starts: dict[tuple[int, int], list[tuple[int, int, bool]]] = defaultdict(list)
-        self._sent_back: dict[tuple[int, int], list[int]] = defaultdict(list)  # too late to count
+        self._sent_back: dict[tuple[int, int], list[int]] = defaultdict(list)  # fenced fetches
         self._checkpoints: dict[tuple[int, int], int] = {}
-        self.gone: set[int] = set()  # whose process is not there
+        self.gone: set[int] = set()  # brokers without a process
         self.silent: set[int] = set()  # those, and brokers with stopped fetchers
         self.stopping: set[int] = set()
         self.incarnations: dict[int, int] = defaultdict(int)
@@ -70,11 +70,11 @@ class ReplicaHistories:
     # The state of a replica
 
     def last(self, partition: int, broker: int) -> Broker:
-        """Its newest state, which may be in the future."""
+        """A replica's newest state, which may be in the future."""
         return self._history(partition, broker)[-1][1]
 
     def at(self, partition: int, broker: int, now_ms: int) -> Broker:
-        """Its state before the events of this millisecond."""
+        """A replica's state before the events of this millisecond."""
         history = self._history(partition, broker)
         return next((b for ms, b in reversed(history) if ms < now_ms), history[0][1])
 
@@ -113,7 +113,7 @@ class ReplicaHistories:
             if follower not in self.silent:
                 history = self._read_follower(partition, place, broker, now_ms)
                 asks = history[-1][1] is self.last(partition, follower)  # where logs diverge
-                sent_ms = rows.arrives_ms(place, now_ms) if heard_ms else s.NEVER_MS  # it dies now
+                sent_ms = rows.arrives_ms(place, now_ms) if heard_ms else s.NEVER_MS  # leader dies
                 until_ms = sent_ms if asks else heard_ms
                 comes = [(ms, after) for ms, after in history[1:] if ms < until_ms]
                 self._histories[partition, follower] = [history[0], *comes]
@@ -173,7 +173,7 @@ class ReplicaHistories:
         self.incarnations[broker] += 1
 
     def start(self, broker: int, partitions: list[int], now_ms: int) -> None:
-        """A new process starts on the logs of the former one."""
+        """Start a new process on the logs of the former process."""
         for known in (self.gone, self.silent, self.stopping):
             known.discard(broker)
         for partition in partitions:
@@ -190,7 +190,7 @@ class ReplicaHistories:
         self, partition: int, order: m.LeaderAndIsr, hearers: frozenset[int],
         alive: tuple[m.BrokerInfo, ...], now_ms: int,
     ) -> None:  # fmt: skip
-        """Brokers that hear an order obey it; their messages are kept for `follow`.
+        """Let the brokers that hear an order obey it; `follow` will need the messages they send.
 
         Raising the high watermark is left to the kernel, which knows the waiting requests.
         """
@@ -210,14 +210,14 @@ class ReplicaHistories:
             self._sent[broker] = outputs
 
     def delete(self, partition: int, leavers: frozenset[int], now_ms: int) -> None:
-        """Brokers that are no longer replicas hear of it."""
+        """Delete the replicas of the brokers that have left the assignment."""
         for broker in leavers - self.gone:
             before = self.last(partition, broker)
             after, _ = broker_machine.step(before, m.StopReplica(deletes=True), now_ms + BASE_MS)
             self._histories[partition, broker] = [(now_ms, after)]
 
     def follow(self, partition: int, leader: int, is_new: bool, now_ms: int) -> None:
-        """Set the followers of an installed leader: which start over, and at which offset."""
+        """Set which followers of an installed leader start over, and at which offset."""
         cell_rows, of = self._cell_rows[leader], self.last(partition, leader)
         for broker, place in cell_rows.followers(partition):
             sent = [o for o in self._sent.get(broker, ()) if isinstance(o, m.Send)]
@@ -294,7 +294,7 @@ class ReplicaHistories:
         self._sent_back.clear()
 
     def admit(self, broker: int, now_ms: int) -> None:
-        """From its first fetch on, a broker may be in an ISR."""
+        """Let a broker join ISRs from its first fetch on."""
         for rows in self._cell_rows.values():
             for number in np.flatnonzero(np.equal(rows.cell.thread_brokers, broker)):
                 thread = rows.state.threads[number]

@@ -6,11 +6,11 @@ move), and `mapInArrow` runs the kernel on it. A cell depends on its row alone, 
 matter how many tasks there are, where they run, or whether one runs again after its worker died.
 `store.py` keeps the events as files.
 
-The longest cells begin first. A cell is not split: its threads meet in every partition's high
-watermark, which is the least of followers on different threads; in the leader's queue of bytes; and
-in its one request to the controller. Partitions with disjoint threads would meet only in the last
-two, but with replicas placed in turn neighbours share a broker, which connects all threads of a
-leader. So more cores than leaders do not help.
+The longest cells begin first. A cell is not split, because its threads depend on each other: in
+each partition's high watermark, a minimum over followers on different threads; in the leader's
+queue of bytes; and in its one request to the controller. Partitions with disjoint threads would
+share only the last two, but if replicas are placed in turn, neighbours share a broker, which
+connects all threads of a leader. So more cores than leaders do not help.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def simulate(spark: SparkSession, configs: Configs, tasks: int | None = None) ->
 
 
 def spread(spark: SparkSession, configs: Configs, tasks: int | None = None) -> DataFrame:
-    """One row for each cell, divided for so many tasks (default: one for each cell).
+    """One row for each cell, divided among `tasks` tasks (default: one for each cell).
 
     A row is a run, a leader, all settings as JSON, and its share of a trace. The longest cells are
     in the first tasks, which begin first. Raises TraceError if a trace cannot be used.

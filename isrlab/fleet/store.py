@@ -1,4 +1,4 @@
-"""Simulated once, stored as Parquet: a folder of results that survives interruptions.
+"""A store of simulated events: a folder of Parquet files that survives interruptions.
 
 Theory of operation. A manifest is written first: all settings, seeds, library versions and a digest
 of the code, which together determine the rows. Then every task writes the events of its cells, each
@@ -43,9 +43,9 @@ from isrlab.installed import source_digest
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MANIFEST = "_manifest.json"  # readers of Parquet leave out names with an underscore
+MANIFEST = "_manifest.json"  # Parquet readers skip names that begin with an underscore
 LIBRARIES = ("numba", "numpy", "pyarrow", "pyspark")
-FILE_SCHEMA = pa.schema([field for field in SCHEMA if field.name != "run"])  # the folder says it
+FILE_SCHEMA = pa.schema([field for field in SCHEMA if field.name != "run"])  # the folder has it
 _NOT_IN_FOLDER_NAMES = re.compile(r'[\x00-\x1f"#%\'*/:=?\\\x7f{}\[\]^]')  # as Spark escapes them
 
 
@@ -117,7 +117,7 @@ def _files(target: Path) -> list[Path]:
 
 
 def _claim(target: Path, wanted: dict[str, Any]) -> None:
-    """Write the manifest into the folder, or raise FileExistsError if it holds other things."""
+    """Write the manifest into the folder; FileExistsError if the folder holds anything else."""
     place = target / MANIFEST
     if place.exists():
         held = json.loads(place.read_text(encoding="utf-8"))

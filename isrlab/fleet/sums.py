@@ -26,7 +26,7 @@ def by_run(
 
 
 def quantile(histogram: pd.DataFrame, share: float) -> int:
-    """The least `latency_ms` at or below which this share of `count` lies; 0 of none."""
+    """The least `latency_ms` that covers this share of `count`; 0 if the histogram is empty."""
     ordered = histogram.sort_values("latency_ms")
     so_far = ordered["count"].cumsum()
     if so_far.empty:

@@ -5,11 +5,11 @@ their number in `detail.count`; `detail.latency_ms` is the minimum of its class 
 below 16 ms, then a step is an eighth of a doubling).
 
 Notifications of ISR changes are rows of kind `notify` (a leader tells the controller) and
-`metadata` (the controller notifies all). A leader of 0.8 notifies none. From 0.9 to 2.6 it writes
-the ISR to ZooKeeper and collects its changes; the isr-change-propagation task announces them when
+`metadata` (the controller notifies all). In 0.8 a leader sends none. From 0.9 to 2.6 it writes the
+ISR to ZooKeeper and collects its changes; the isr-change-propagation task announces them when
 changes pause, and then the controller notifies every broker. Since 2.7 the controller itself stores
-the ISR, so every broker knows at about the same time as the leader. The controller announces its
-own changes immediately. Source: `rules.announces_isr_change`. The task is taken to run at multiples
+the ISR, so every broker knows it about when the leader does. The controller announces its own
+changes immediately. Source: `rules.announces_isr_change`. The task is assumed to run at multiples
 of its period. Left out: the time a broker takes to process the notification.
 """
 
@@ -61,7 +61,7 @@ def tables(config: FleetConfig, pieces: Iterable[CellRun]) -> Iterator[pa.Table]
 
 
 def _table(run: str, ts_ms: s.Ints, **columns: s.Ints | pa.Array | list | str | int) -> pa.Table:
-    """A table of the events schema; a column is rows, or one value for all; null if not given."""
+    """A table of the events schema; a column holds rows or one value, and null if not given."""
     given = {"run": run, "ts_ms": ts_ms, **columns}
 
     def column(field: pa.Field) -> pa.Array:
@@ -78,8 +78,8 @@ def _table(run: str, ts_ms: s.Ints, **columns: s.Ints | pa.Array | list | str | 
 def to_arrow(config: FleetConfig, result: CellRun) -> pa.Table:
     """The rows of the kernel as a table of the events schema.
 
-    `replica` is set when one follower left or joined; `detail` has the largest lag (records) of
-    those that changed, and the shortest times since one fetched and since one had everything.
+    `replica` is set if exactly one follower left or joined; a shrink's `detail` has the largest lag
+    (records) of those that left, and the shortest times since one fetched and was caught up.
     """
     rows, leader = result.events, result.cell.leader
     places = rows[:, s.PARTITION]
@@ -133,7 +133,7 @@ def _isr(leader: int, followers: NDArray[np.int32], masks: s.Ints, is_null: s.Bo
 
 
 def _details(rows: s.Ints) -> pa.Array:
-    """Maps by kind of row, nulls where there is nothing more to say."""
+    """The details of each row as a map; null for kinds of row without details."""
     kinds = rows[:, s.KIND]
     has_one = np.isin(kinds, list(ONE_DETAIL))
     sizes = np.select([kinds == s.SHRINK, has_one], [len(DETAILS), 1])
@@ -150,7 +150,7 @@ def _details(rows: s.Ints) -> pa.Array:
 
 
 def _starts(sizes: NDArray[np.int64], is_null: s.Bools) -> pa.Array:
-    """Offsets of lists of these sizes; null where the list is."""
+    """Offsets of lists of these sizes; null where the list is null."""
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     return pa.array(offsets, mask=np.append(is_null, False))
 
@@ -186,9 +186,9 @@ class Telling:
         return pa.concat_tables([notices, learned_rows])
 
     def _run_task(self, until_ms: int, told_ms: list[int], learned: list[tuple[int, ...]]) -> None:
-        """Run the task as often as it is due before `until_ms`, if there is anything to announce.
+        """Run the task whenever it is due before `until_ms`, while there is anything to announce.
 
-        Adds when the leader announces, and what brokers learn: ms, place, epochs.
+        Appends the times of announcements, and for each ISR that brokers learn: ms, place, epochs.
         """
         now_ms = -(-max(self._changed_ms, self._told_ms + 1) // _PERIOD_MS) * _PERIOD_MS
         while self._untold and now_ms < until_ms:

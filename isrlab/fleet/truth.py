@@ -5,8 +5,8 @@ last caught up (by the lag clock of 0.10.2 and later, in every version): an evic
 alarm* if that was within `replica.lag.time.max.ms`. And the time *at risk*: while a stalled
 follower is in the ISR, the ISR counts a copy that does not exist, so the high watermark does not
 move, producers with acks=all wait, and those with acks=1 write to fewer brokers than the ISR shows;
-once it is out, no write waits, but a copy is missing. `replica.lag.time.max.ms` decides where the
-one ends and the other begins.
+after its eviction no write waits, but a copy is missing. `replica.lag.time.max.ms` decides when the
+eviction comes.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def stalls(spark: SparkSession, configs: Configs) -> DataFrame:
 def judged_evictions(events: DataFrame, stalls: DataFrame, patience_ms: int) -> DataFrame:
     """Every replica that a shrink removed from an ISR: its partition, replica, ts_ms, `is_false`.
 
-    It was right if the follower was stalled at that moment, in a stall longer than `patience_ms`;
-    otherwise it was false: the follower was running but behind, or would soon have been back.
+    A removal is right if the follower was in a stall longer than `patience_ms` at that moment;
+    otherwise it is false: the follower was running but behind, or would soon have been back.
     """
     long = stalls.where(f"to_ms - from_ms > {patience_ms}")
     return (
@@ -159,9 +159,9 @@ def time_at_risk(events: DataFrame, stalls: DataFrame, end_ms: int) -> DataFrame
 
 
 def _steps(events: DataFrame, stalls: DataFrame, end_ms: int) -> DataFrame:
-    """Every moment at which a follower left or joined the ISR, or a stall of it began or ended.
+    """Every moment at which a follower left or joined the ISR, or began or ended a stall.
 
-    `out` and `still` are 1 where that begins, -1 where it ends.
+    `out` (of the ISR) and `still` (in a stall) are 1 where that begins, -1 where it ends.
     """
     out = (
         churn.isr_intervals(events, end_ms)

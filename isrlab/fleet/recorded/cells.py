@@ -35,7 +35,7 @@ DECIDES = (
 
 
 class CellRecording(NamedTuple):
-    """The share of one cell."""
+    """A cell's share of a trace."""
 
     arrivals: Arrivals  # by time, then by place of the partition in the cell
     record_bytes: Ints  # int64[partitions of the cell]
@@ -55,10 +55,10 @@ class Description(NamedTuple):
 
     rows: int
     span_s: float  # from the first row to the last
-    minutes: float  # of the shortest run that leaves out none of it
+    minutes: float  # of the shortest run that includes all rows
     records: int
     records_per_s: float  # over the span
-    peak_to_mean: float  # records of the busiest second, against those of a mean one
+    peak_to_mean: float  # records in the busiest second / the mean per second
     gap_variation: float  # standard deviation of the gaps between rows / their mean; 1 if Poisson
 
 
@@ -96,14 +96,14 @@ def recording(config: FleetConfig) -> RecordedFleet:
 
 
 def summary(config: FleetConfig) -> dict[str, str | int]:
-    """What a manifest says of the trace: its path, rows, rows left out, SHA-256 of the file."""
+    """The trace's entry in a manifest: its path, rows, rows left out, SHA-256 of the file."""
     trace = recording(config)._asdict()
     return {"trace_file": config.trace_file} | {n: trace[n] for n in ("sha256", "rows", "left_out")}
 
 
 @functools.lru_cache(maxsize=2)
 def _recording(config: FleetConfig, version: tuple[int, int] | None) -> RecordedFleet:
-    """`version` of the file: read again when it changes; None: the reader reports the error."""
+    """`version` is the file's, which is read again if it changes; None: the reader will fail."""
     rows = file.read(config.trace_file, config.trace_columns, config.partitions)
     anywhere = spread(config, len(rows.ts_ms))
     rows = rows._replace(partition=np.where(rows.partition < 0, anywhere, rows.partition))

@@ -4,13 +4,13 @@ CSV (also .csv.gz) or Parquet, one row for each batch. Columns are found by thei
 lower case (`ROLES`), or named in `columns`, such as "time=TIMESTAMP records=ContextTokens"; all
 others are ignored. The time is an ISO timestamp (UTC unless it names its zone), or a number: of
 milliseconds if the column's name ends in "_ms" (or the mapping says time_ms=...), else of seconds.
-The earliest row is time 0, and rows need not be sorted. A partition is a number, or that of the
-key (which is ignored if both are there); a row without either has -1. Without records a row is one
-record.
+The earliest row is time 0, and rows need not be sorted. The partition is a number, or derived from
+the key (which is ignored if both columns are there); a row without either has -1. Without a column
+of records each row is one record.
 
 Nothing is dropped: one bad row makes the reader refuse the whole file, with the first bad row and
-the number of others. Only blank lines are skipped. The whole file is in memory. Arrow reads a
-column; only if it finds a value that it cannot read, pandas, which is slower, finds out which.
+the number of other bad rows. Only blank lines are skipped. The whole file is in memory. Arrow reads
+each column; only if it cannot read a value does pandas, which is slower, find out which one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from isrlab.fleet.recorded.partitioner import partition_of_keys
 ENDINGS = (".csv", ".csv.gz", ".parquet")
 BLOCK_BYTES = 16_000_000
 MOST_DAYS = 366  # from the earliest row to the latest
-MOST_SECONDS = 10**11  # since 1970; above are ms that are called seconds
+MOST_SECONDS = 10**11  # since 1970; larger times are ms in a column of seconds
 LIKE_SECONDS = (10**9, 4 * 10**9)  # as s: from 2001 to 2096; as ms: a few weeks in 1970
 MS_HINT = " (a column of ms has a name that ends in _ms)"
 
@@ -50,7 +50,7 @@ class ColumnUse(NamedTuple):
     """A use of a column."""
 
     names: tuple[str, ...]  # the names that identify it
-    kinds: str  # that it may hold, see `_kind`
+    kinds: str  # of column that can have this use, see `_kind`
     limits: tuple[int, int] = (0, 0)  # of a whole number
 
 
@@ -202,7 +202,7 @@ def _column(source: TraceFile, role: str, place: int, partitions: int, is_ms: bo
 
 
 def _plain(source: TraceFile, place: int) -> pa.Array:
-    """A column without dictionaries and views; of a CSV as text, where U+FFFD is not UTF-8."""
+    """A column without dictionaries and views; a CSV's as text, with U+FFFD for invalid UTF-8."""
     array = source.table.column(place).combine_chunks()
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
@@ -232,9 +232,9 @@ def _numbers(array: pa.Array) -> NDArray[np.float64]:
 
 
 def _times(array: pa.Array, is_ms: bool) -> tuple[Ints, Bools, str]:
-    """Microseconds of timestamps, or of numbers, or of text that is one of these.
+    """Microseconds of timestamps, of numbers, or of text that holds one of these.
 
-    Of text, most of the first values decide.
+    For text, the majority of the first values decides which.
     """
     if _kind(array.type) == "text":
         first = array.filter(pc.not_equal(array, ""))[:100]
@@ -316,7 +316,7 @@ def _refuse(source: TraceFile, columns: dict[str, Column], keep: Bools, is_ms: b
 
 
 def _shown(value: object) -> str:
-    """A value as in the file; bytes that are not UTF-8 as bytes."""
+    """A value as it is in the file; invalid UTF-8 is shown as bytes."""
     content = value if isinstance(value, bytes) else str(value).encode()
     with contextlib.suppress(UnicodeDecodeError):
         return repr(content.decode()[:80])

@@ -18,9 +18,9 @@ MIX = np.uint32(0x5BD1E995)
 
 
 def partition_of_keys(keys: pa.Array, partitions: int) -> Ints:
-    """The partition of each key, int64[n]; -1 for none or an empty one, which may go anywhere.
+    """The partition of each key, int64[n]; -1 for a missing or empty key (any partition).
 
-    `keys` are strings (their UTF-8 bytes count) or binary.
+    `keys` are binary, or strings, which are hashed as UTF-8.
     """
     plain = keys.cast(pa.large_binary())
     _, offsets, content = plain.buffers()
@@ -33,13 +33,13 @@ def partition_of_keys(keys: pa.Array, partitions: int) -> Ints:
 
 @compiled
 def murmur2(letters: NDArray[np.uint8], start: int, end: int) -> int:
-    """The hash of letters[start:end], as the 32 bits without a sign."""
+    """The hash of letters[start:end], as an unsigned 32-bit number."""
     mixed = SEED ^ np.uint32(end - start)
     for at in range(start, end, 4):
         word = np.uint32(0)
         for byte in range(min(4, end - at)):
             word |= np.uint32(letters[at + byte]) << np.uint32(8 * byte)
-        if at + 4 > end:  # the rest is not stirred
+        if at + 4 > end:  # the incomplete last word is not mixed
             mixed = np.uint32((mixed ^ word) * MIX)
         else:
             word = np.uint32(word * MIX)

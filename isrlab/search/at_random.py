@@ -1,9 +1,9 @@
-"""Search: random schedules that break a promise, shortened, as scenario text.
+"""Random search: schedules that break a promise, shortened, as scenario text.
 
-Theory of operation. A seed plays a schedule: it repeatedly chooses one of the lines that make sense
+Theory of operation. A seed plays a schedule: it repeatedly draws one of the lines that make sense
 in the current state. When a safety property breaks, the lines so far are a scenario that shows it,
 and lines are removed while it still breaks. A search can require that the schedule is harmless in
-another version: then it finds what that version repaired.
+another version, and then finds a fault that this version repaired.
 
 Messages of the controller are not dropped: a real one repeats them until they arrive.
 """
@@ -44,7 +44,7 @@ class Schedule:
         obey(self.run, Command(len(self.lines), line))
 
     def choose(self, kind: int, which: int, words: tuple[str, ...] = ()) -> None:
-        """Play one of the lines that make sense now, only of these commands if any are named."""
+        """Play one of the lines that make sense now; if `words` are given, only these commands."""
         offers = [ls for ls in self.offers() if not words or ls[0].split()[0] in words]
         if offers:
             lines = offers[kind % len(offers)]
@@ -56,7 +56,7 @@ class Schedule:
         return [lines for part, kind in kinds if (lines := self._named(part, kind))]
 
     def _named(self, part: Run, lines: list[str]) -> list[str]:
-        """Lines with the partition's name, if there are several; those of machines appear once."""
+        """Lines with the partition's name if there are several; lines of machines only once."""
         scope = COMMANDS[lines[0].split()[0]].scope
         if self.run.others and scope in (ONE, ANY):
             return [line.replace(" ", f" {part.name} ", 1) for line in lines]
@@ -114,9 +114,9 @@ class Goal:
     property: str  # of engine/safety.py
     version: str  # in which it must break
     unless: str | None = None  # a version in which the same schedule must keep it
-    partition: str = "partition replicas=1,2"  # a line for each, if the topic has several
+    partition: str = "partition replicas=1,2"  # one line for each partition of a topic
     faults: tuple[str, ...] = ()  # extra kinds: "power", "unclean", "controller", "reassign"
-    words: tuple[str, ...] = ()  # the commands to draw from; none: all of them
+    words: tuple[str, ...] = ()  # the commands to draw from; empty: all of them
     length: int = 40  # lines of a schedule, at most
 
     def __post_init__(self) -> None:
@@ -151,7 +151,7 @@ def random_schedule(goal: Goal, seed: int) -> list[str]:
 
 
 def is_reached(goal: Goal, lines: list[str]) -> bool:
-    """The schedule breaks the property in the one version, and not in the other."""
+    """Whether the schedule breaks the property in `goal.version`, and not in `goal.unless`."""
     return _breaks(goal, goal.version, lines) and not (
         goal.unless and _breaks(goal, goal.unless, lines)
     )

@@ -1,15 +1,15 @@
-"""Breadth-first search of a transition system: each state once, and the shortest path to a break.
+"""Breadth-first search of a transition system: visits each state once, finds shortest breaks.
 
 Theory of operation. A state is a row of numbers (`tables.py`). For each state the search keeps its
 fingerprint, in a table at most 0.7 full, the state from which it was first reached, and the option
 taken there: 17 to 22 bytes. Whole states are kept for two levels only. A level is expanded in
-rounds, in the order in which its states were found, so the numbers are the same for any number of
-workers; these are threads, which expand the parts of a round. A schedule is recovered by following
-the same path again.
+rounds, in the order in which its states were found, so the numbers do not depend on the number of
+workers (threads, each of which expands a part of a round). A schedule is recovered by following its
+path again from the first state.
 
-Two states of one fingerprint would count as one: `SearchEnd.collision_chance` says how likely that
-is. With `symmetric` only one of the states that differ by a renaming is kept, the one with the
-smallest fingerprint.
+Two states with equal fingerprints would count as one: `SearchEnd.collision_chance` is the chance of
+that. With `symmetric`, of states that differ only by a renaming the one with the smallest
+fingerprint is kept.
 
 A search that is stopped by its memory limit or by Ctrl-C can be saved between two rounds and
 continued later, with any number of workers.
@@ -44,11 +44,11 @@ class Extent:
 
     depth: int = 1  # levels, including the first state's
     distinct: int = 1
-    unreduced: int = 1  # states that these represent
+    unreduced: int = 1  # states that the distinct ones represent
     transitions: int = 0
     seconds: float = 0.0
     level: int = 1  # states of this level
-    done: int = 0  # of them, expanded
+    done: int = 0  # expanded states of this level
     following: int = 0  # states of the next level, so far
     broken: dict[str, tuple[int, int]] = field(default_factory=dict)  # (depth, number of the state)
     memory: int = 0  # bytes
@@ -65,7 +65,7 @@ class SearchEnd:
 
     @property
     def collision_chance(self) -> float:
-        """The chance that two states shared a fingerprint, if these are as good as random."""
+        """The chance that two states shared a fingerprint, if fingerprints are random."""
         return self.progress.distinct * (self.progress.distinct - 1) / 2 / FULL
 
     @property
@@ -82,7 +82,7 @@ class Visited:
         self.ways = np.zeros((1 << 12, 2), np.uint32)  # (state, option) that led to each
 
     def add(self, prints: np.ndarray) -> np.ndarray:
-        """The indices of the new ones."""
+        """Add fingerprints; returns the indices of those that are new."""
         fresh = np.empty(len(prints), np.int64)
         if self.count + len(prints) > MOST_FULL * len(self.prints):
             old, need = self.prints, (self.count + len(prints)) / MOST_FULL
@@ -108,8 +108,8 @@ class BreadthFirst:
     make: Callable[[], System]
     workers: int = 1
     symmetric: bool = False
-    stops: bool = True  # at the end of the level in which a promise is broken first
-    wanted: tuple[str, ...] = ()  # only these promises; none: all of them
+    stops: bool = True  # after the first level in which a promise is broken
+    wanted: tuple[str, ...] = ()  # only these promises; empty: all of them
     most_bytes: float = float("inf")
     most_depth: int = 1 << 30
     tell: Callable[[Extent], None] = lambda progress: None
@@ -137,7 +137,7 @@ class BreadthFirst:
         return self.tables.system
 
     def run(self) -> SearchEnd:
-        """Continue the search. Ctrl-C ends it between two rounds; it can be saved or continued."""
+        """Continue the search. Ctrl-C ends it between two rounds; then save or continue it."""
         began, before = time.perf_counter(), self.at.seconds
         was_on, ended = gc.isenabled(), "all"
         gc.disable()
@@ -193,7 +193,7 @@ class BreadthFirst:
 
     def _round(self, rows: np.ndarray, prints: np.ndarray) -> None:
         at, count = self.at, len(rows)
-        start = at.distinct - at.following - at.level + at.done  # the number of the first one
+        start = at.distinct - at.following - at.level + at.done  # the first state's number
         offered, stand_for = self._expand(rows, prints)
         fresh = self.visited.add(offered.prints)
         source = offered.place[fresh]
@@ -292,7 +292,7 @@ def resident_bytes() -> int:
 
 
 class SavedReader(pickle.Unpickler):
-    """Reads what `save` wrote, and loads only classes of this package."""
+    """Reads files that `save` wrote, and loads only classes of this package."""
 
     def find_class(self, module: str, name: str) -> Any:
         known = super().find_class(module, name) if module.startswith("isrlab.") else None

@@ -1,8 +1,8 @@
 """The work for each state: numbers looked up in tables, as machine code if numba is installed.
 
-Without numba the same functions run as Python, a hundred times slower. They hold no lock, so
-threads run them at the same time, as long as nothing writes the tables. A missing entry is noted,
-and its state stays to be done. `tables.py` computes the missing entries, and calls again.
+Without numba these functions run as Python, a hundred times slower. As machine code they release
+Python's lock, so threads can run them together while no thread writes the tables. If an entry is
+missing, it is noted, and its state is left to do; `tables.py` computes the entry and calls again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IS_FAST = find_spec("numba") is not None
 BITS = 21  # per number in a key
 MOST = (1 << BITS) - 1
 VIEW, RESULT, JOIN, FREE = range(4)  # tables; rules have the others
-IN_KEY = 5  # numbers, after the table's
+IN_KEY = 5  # numbers in a key, after the table's number
 EMPTY, UNKNOWN, NEVER = -1, -1, -1
 MOST_STEPS = 1_000  # of an action
 _MIX, _MIX_TOO = np.int64(-7046029254386353131), np.int64(-4417276706812531889)
@@ -30,17 +30,17 @@ class Arrays(NamedTuple):
     """The current tables of `tables.py`."""
 
     entries: np.ndarray  # (key, rest of the key, value), by the key's hash
-    visible: np.ndarray  # by view and thing
-    contents: np.ndarray  # of things
-    odds: np.ndarray  # of slots
-    contexts: np.ndarray  # (slot, view), of slots
+    visible: np.ndarray  # the number of each view of each thing
+    contents: np.ndarray  # fingerprints of things
+    odds: np.ndarray  # odd factors of slots
+    contexts: np.ndarray  # (slot, view) for each slot
     reads: np.ndarray  # (slot, view)
     rules: np.ndarray  # (first read, end of the reads, table)
     laws: np.ndarray
     menus: np.ndarray  # (first option, how many)
     options: np.ndarray  # (label, chain)
-    links: np.ndarray  # (slot, operation, chain that follows), of chains
-    results: np.ndarray  # (thing, chain to do first, and last), of operations
+    links: np.ndarray  # (slot, operation, following chain) for each chain
+    results: np.ndarray  # (thing, chain to do first, chain to do last) for each result
 
 
 class Successors(NamedTuple):
@@ -53,7 +53,7 @@ class Successors(NamedTuple):
 
 
 def _compiled(function: Callable[..., Any], inline: bool = True) -> Any:
-    """As machine code, without numba's reference counts: nothing here allocates."""
+    """Compile a function, without numba's reference counts, because nothing here allocates."""
     if not IS_FAST:
         return function if inline else np.errstate(over="ignore")(function)
     import numba
@@ -67,7 +67,7 @@ _entry = partial(_compiled, inline=False)
 
 @_compiled
 def _place(entries: np.ndarray, key: int, rest: int) -> Any:
-    """The index of a key, or of its free place."""
+    """The index of a key, or of the free place for it."""
     mixed = key * _MIX + rest * _MIX_TOO
     at = (mixed ^ (mixed >> 29)) & (len(entries) - 1)
     while entries[at, 0] != EMPTY and (entries[at, 0] != key or entries[at, 1] != rest):
@@ -93,7 +93,7 @@ def _note(missing: np.ndarray, key: int, rest: int) -> None:
 
 @_compiled
 def _look_up(entries: np.ndarray, key: int, rest: int, missing: np.ndarray) -> Any:
-    """The value of a key; a missing one is added to the notes."""
+    """The value of a key; a missing key is noted in `missing`."""
     at = _place(entries, key, rest)
     if entries[at, 0] != EMPTY:
         return entries[at, 2]
@@ -112,7 +112,7 @@ def _see(visible: np.ndarray, view: int, thing: int, missing: np.ndarray) -> Any
 
 @_compiled
 def _ask(t: Arrays, rule: np.ndarray, rows: np.ndarray, place: int, missing: np.ndarray) -> Any:
-    """The number of a rule's answer. More reads than a key holds are folded, table after table."""
+    """The number of a rule's answer; reads that do not fit into one key are folded."""
     table, filled, is_known = np.int64(rule[2]), 0, True
     key, rest = table << 2 * BITS, np.int64(0)
     for i in range(rule[0], rule[1]):
@@ -138,8 +138,8 @@ def _ask(t: Arrays, rule: np.ndarray, rows: np.ndarray, place: int, missing: np.
 
 @_compiled
 def _run(t: Arrays, chain: Any, rows: np.ndarray, n: int, missing: np.ndarray) -> tuple[Any, Any]:
-    """Apply a chain to a row: returns 1, 0 if it is impossible, -1 if an entry is missing; and the
-    change of the fingerprint. Counts the operations in `missing`."""
+    """Apply a chain to a row. Returns 1, 0 if it is impossible, or -1 if an entry is missing, and
+    the change of the fingerprint. Counts the operations in `missing`."""
     added = np.int64(0)
     for _ in range(MOST_STEPS):
         if not chain:
@@ -175,7 +175,7 @@ def expand(
     t: Arrays, rows: np.ndarray, prints: np.ndarray, todo: np.ndarray, out: Successors,
     missing: np.ndarray,
 ) -> tuple[int, int]:  # fmt: skip
-    """The number of successors, and of states that stay to be done: the first in `todo`."""
+    """Expand the rows in `todo`; returns the counts of successors and of rows left, now first."""
     count, left, is_full = 0, 0, False
     for n in range(len(todo)):
         place, before, is_whole = todo[n], count, not is_full
@@ -209,8 +209,8 @@ def expand(
 def judge(
     t: Arrays, rows: np.ndarray, bits: np.ndarray, todo: np.ndarray, missing: np.ndarray
 ) -> int:
-    """The promises that each row breaks, and the number of rows still to do: the first in
-    `todo`."""
+    """Set the bits of the promises that each row breaks; returns how many rows are left to do,
+    which are then the first in `todo`."""
     left = 0
     for n in range(len(todo)):
         place, is_whole = todo[n], True
@@ -230,7 +230,7 @@ def judge(
 def insert(known: np.ndarray, prints: np.ndarray, fresh: np.ndarray) -> int:
     """Add fingerprints to the table; returns the number of new ones, listed in `fresh`.
 
-    They are in order except for collisions, so a larger table is filled sequentially.
+    The table is in order except for collisions, so copying it to a larger one is sequential.
     """
     count, size = 0, np.int64(len(known))
     for i in range(len(prints)):

@@ -22,7 +22,7 @@ from isrlab.search.tables import Query, Read
 from isrlab.world.cluster import Cluster
 
 _KIND = {kind: i for i, kind in enumerate(KINDS)}
-# Promises that brokers can break by themselves
+# Promises that one broker, or a leader with one other, can break
 _OF_BROKERS = "high_watermark_within_log", "leader_in_isr"
 _OF_PAIRS = ("logs_agree",)
 Offers = Iterator[tuple[Any, Any]]
@@ -144,7 +144,7 @@ class EngineSystem(Space):
             yield ("ask again", self.ids[i]), ((i, ("step", m.RetryAlterPartition())),)
 
     def _retries(self, f: int, b: int, asking: Any, waiting: Any, *links: Any) -> Offers:
-        """A follower repeats its request, if neither that nor the answer is in flight."""
+        """A follower repeats its request if neither the request nor its answer is in flight."""
         if asking is None or asking[0] != b or waiting is None:
             return
         request = asking[1]
@@ -186,10 +186,10 @@ class EngineSystem(Space):
             chain.append((at, ("tell", m.AlterPartitionReassignments(target))))
             yield ("reassign", *(target or ("cancel",))), tuple(chain)
 
-    # Promises: the sum of 1 << i over the broken ones
+    # Promises: each answer is the sum of 1 << i over the broken ones
 
     def _breaks(self, who: int, state: PartitionState, promised: Any, leads: Any = None) -> int:
-        """All promises, judged by the leader alone, or without a leader."""
+        """All promises, judged from the leader alone, or from no broker if there is no leader."""
         if state.leader != who:
             return 0
         brokers = {who: self._shown(who, *leads)} if leads else {}

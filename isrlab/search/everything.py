@@ -1,6 +1,6 @@
-"""`python -m isrlab search --all`: reads what is asked, searches everything, and says the verdict.
+"""`python -m isrlab search --all`: reads the question, tries every schedule, prints the verdict.
 
-What it prints is scenario text, with the verdict in comments.
+The output is scenario text, with the verdict in comments.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ UNCLEAN = "unclean.leader.election.enable"
 
 
 def budgets_of(words: Iterable[str]) -> dict[str, int]:
-    """What `crashes=1 produces=2` says. Raises ValueError with what would be right."""
+    """Budgets from words such as crashes=1 produces=2. Raises ValueError with the valid ones."""
     budgets = {}
     for word in words:
         name, _, number = word.partition("=")
@@ -50,9 +50,9 @@ def system_of(
     version: str | KafkaVersion, partition: str, budgets: dict[str, int], brokers: int = 0,
     prompt: bool = False,
 ) -> EngineSystem:  # fmt: skip
-    """A partition as its `partition` line says; unclean election is off if it does not say.
+    """The system of a `partition` line; unclean election is off unless the line turns it on.
 
-    Of a topic with several the last is searched, and nothing is done to the others.
+    Of a topic with several partitions the last is searched, and no action affects the others.
     """
     cluster = scenario.play(line_of(partition), version=version).topic[-1].cluster
     if max(len(cluster.replicas), brokers) > MOST_BROKERS:
@@ -62,7 +62,7 @@ def system_of(
 
 
 def line_of(partition: str) -> str:
-    """The line, and those of the schedule so far, if there are more; unclean election is off."""
+    """The `partition` line, with unclean election off by default, and any lines after it."""
     first, *others = partition.splitlines() or [""]
     return "\n".join([first if UNCLEAN in first else f"{first} {UNCLEAN}=false", *others])
 
@@ -77,17 +77,17 @@ def most_bytes() -> float:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search of everything has found out."""
+    """The result of a search of everything."""
 
     end: SearchEnd  # how many states, how deep, how long
     asked: str  # what was searched
-    promise: str | None = None  # of those that are broken, one with the shortest schedule
+    promise: str | None = None  # the broken one; of several, with the shortest playable schedule
     actions: tuple[Any, ...] = ()  # that schedule
-    text: str | None = None  # the same as a scenario; None if no times were found for it
+    text: str | None = None  # that schedule as a scenario; None if no times were found for it
 
     @property
     def holds(self) -> bool | None:
-        """False if something is broken; None if not all was searched."""
+        """False if a promise is broken; None if none is, but not all was searched."""
         return False if self.promise else True if self.end.ended == "all" else None
 
     def __str__(self) -> str:
@@ -106,13 +106,13 @@ def try_all(
     saves: Path | None = None, resume: bool = False, spark: str | None = None, **how: Any,
 ) -> SearchResult:  # fmt: skip
     """Search everything by the rules of a release, or by rules changed by hand
-    (`KafkaVersion.of("4.1").with_(...)`), for a break of these promises (none named: of all).
+    (`KafkaVersion.of("4.1").with_(...)`), for a break of these promises (default: of any).
 
-    A search that is stopped is kept in `saves`, and goes on with `resume`. With `spark`, a folder,
+    An interrupted search is saved in `saves`, and continues with `resume`. With `spark`, a folder,
     it is a Spark job that keeps its levels there. `how`: `brokers` and `prompt` as in `system_of`;
     `workers`, `most_bytes`, `most_depth` and `tell` as in `BreadthFirst`.
 
-    Raises ValueError for what cannot be searched.
+    Raises ValueError if this cannot be searched.
     """
     for name in set(promises) - set(safety.PROPERTIES):
         raise ValueError(f"no property {name!r}; known: {', '.join(safety.PROPERTIES)}")
@@ -183,7 +183,7 @@ def search_all(
     version: str, partition: str, words: tuple[str, ...], *, name: str | None, memory: int | None,
     **how: Any,
 ) -> int:  # fmt: skip
-    """Search, print the verdict, and answer with the exit status. Raises ValueError."""
+    """Search, print the verdict, and return the exit status. Raises ValueError."""
     limit, wanted = memory * 1e6 if memory else most_bytes(), (name,) if name else ()
     how |= {"most_bytes": limit, "tell": _Shown()}
     result = try_all(version, partition, budgets_of(words), *wanted, **how)

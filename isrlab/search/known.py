@@ -23,7 +23,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class StoppedBroker(Frozen):
-    """A broker without a process: the state that its next process finds."""
+    """A broker without a process: the state in which its next process will start."""
 
     id: int
     log: Log
@@ -34,7 +34,7 @@ class StoppedBroker(Frozen):
 
 
 class Promises(Frozen):
-    """The memory of an observer."""
+    """The facts that an observer remembers."""
 
     committed: tuple[tuple[str, int], ...] = ()
     acknowledged: tuple[tuple[str, int], ...] = ()
@@ -46,11 +46,11 @@ class StaleClock(Frozen):
     """A follower's lag clock at its leader has expired."""
 
     follower: int
-    fetches: bool  # though it still fetches
+    fetches: bool  # whether it still fetches
 
 
 def content(thing: Any) -> bytes:
-    """The content of a component, without version and settings, which are the same in all."""
+    """The content of a component, without version and settings, which are equal in all states."""
     what: Any = thing
     if isinstance(thing, Broker):
         what = [thing.id, thing.replicas, thing.log, thing.role, thing.broker_epoch]
@@ -80,7 +80,7 @@ def epoch(broker: Broker | StoppedBroker) -> int | None:
 
 
 def recipient(broker: Broker | StoppedBroker) -> Any:
-    """The part that messages to it depend on."""
+    """The part of a broker that decides which messages are sent to it."""
     return None if isinstance(broker, StoppedBroker) else broker.metadata
 
 
@@ -117,13 +117,13 @@ def changes(messages: tuple[m.Message, ...]) -> tuple[int, ...]:
 
 
 def unanswered(broker: Broker | StoppedBroker) -> int:
-    """The number of the ISR change that it waits for; -1: none."""
+    """The number of the ISR change that a leader waits for; -1: none."""
     asked = getattr(broker, "unanswered", None)
     return asked.request if asked else -1
 
 
 def knows(broker: int) -> Callable[[Controller], bool | None]:
-    """True if the controller considers it alive, else None."""
+    """A view: True if the controller considers this broker alive, else None."""
     return lambda controller: controller.is_alive(broker) or None
 
 
@@ -201,8 +201,8 @@ def aged(broker: Broker, late: StaleClock) -> Broker:
 
 
 def targets(controller: Controller, brokers: tuple[int, ...]) -> tuple[tuple[int, ...] | None, ...]:
-    """The replicas to which an operator may move it: one or all exchanged, one fewer, one more, or
-    a cancellation."""
+    """The assignments that an operator may request: one or all replicas exchanged, one fewer, one
+    more, or a cancellation (None)."""
     now = controller.state.target
     others = [b for b in brokers if b not in now]
     wanted = [tuple(b if r == gone else r for r in now) for gone in now for b in others]

@@ -1,10 +1,10 @@
-"""Which release breaks which promise, and in how few actions: asked of the search, and kept.
+"""Which release breaks which promise, and in how few actions: searched once, and stored.
 
-Theory of operation. `data/searched/questions.toml` has the questions, a row of the matrix each. Its
-columns are releases, and a release with rules that none has. Where a release breaks a promise, it
-is asked again with single rules switched. `python -m isrlab.search.matrix` asks what `answers.csv`
-does not have yet, one search after the other, and writes each answer when it comes: a run that was
-interrupted goes on. A question that has changed is asked again.
+Theory of operation. `data/searched/questions.toml` has the questions, one for each row of a matrix.
+The columns are releases, and releases with repairs that no release has. If a release breaks a
+promise, it is searched again with single rules switched. `python -m isrlab.search.matrix` runs the
+searches that `answers.csv` lacks, one after another, and writes each answer when it comes, so an
+interrupted run can be continued. A question that has changed is searched again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MatrixRow(NamedTuple):
 
     @property
     def asked(self) -> str:
-        """All that the answer depends on but for the rules."""
+        """All that the answer depends on, except the rules."""
         words = [f"{self.promise}, {self.budgets}", *line_of(self.of).splitlines()]
         words += [f"{self.brokers} brokers"] if self.brokers else []
         words += ["prompt controller"] if self.prompt else []
@@ -52,18 +52,18 @@ class MatrixAnswer(NamedTuple):
     question: str
     rules: str  # a column
     asked: str
-    actions: int  # of the shortest break; 0: there is none
-    ended: str  # why no more was searched (`SearchEnd`)
+    actions: int  # in the shortest break; 0: there is none
+    ended: str  # why the search ended (`SearchEnd`)
     states: int
     transitions: int
-    depth: int  # actions of the longest schedules that were tried
+    depth: int  # actions in the longest schedules that were tried
     seconds: float
     schedule: str  # a shortest break
-    is_played: bool  # and the clocked world does the same
+    is_played: bool  # whether it also breaks the promise in the clocked world
 
     @property
     def field(self) -> str:
-        """The actions of the shortest break, or that there is none, or none of up to so many."""
+        """The number of actions of the shortest break, "none", or "> N" if none has up to N."""
         none = "none" if self.ended == "all" else f"> {self.depth}"
         return str(self.actions) if self.actions else none
 
@@ -74,7 +74,7 @@ RELEASES = {name: KafkaVersion.of(name) for name in _READ["releases"]}
 
 
 def _with_rules(kind: str) -> dict[str, KafkaVersion]:
-    """Columns of a release, which their names begin with, and rules switched by hand."""
+    """Columns whose names begin with a release, each with some of its rules switched by hand."""
     columns = {}
     for name, choices in _READ[kind].items():
         base = KafkaVersion.of(base_of(name))
@@ -89,7 +89,7 @@ def base_of(rules: str) -> str:
 
 
 COLUMNS = RELEASES | _with_rules("repaired")
-SWITCHED = _with_rules("switched")  # asked where their release breaks a promise
+SWITCHED = _with_rules("switched")  # searched if their release breaks a promise
 
 
 def ask(question: str, rules: str, workers: int = 1) -> MatrixAnswer:
@@ -108,7 +108,7 @@ def ask(question: str, rules: str, workers: int = 1) -> MatrixAnswer:
 
 
 def stored(path: Path = ANSWERS) -> dict[tuple[str, str], MatrixAnswer]:
-    """What is known, by question and rules, in the order of the matrix."""
+    """The stored answers to current questions, by question and rules, in matrix order."""
     known = {}
     if path.exists():
         with path.open(encoding="utf-8", newline="") as file:
@@ -121,7 +121,7 @@ def stored(path: Path = ANSWERS) -> dict[tuple[str, str], MatrixAnswer]:
 
 
 def keep(answer: MatrixAnswer, path: Path = ANSWERS) -> None:
-    """Write one more."""
+    """Add an answer to the file."""
     answers = stored(path) | {(answer.question, answer.rules): answer}
     part = path.with_suffix(".part")
     with part.open("w", encoding="utf-8", newline="") as file:
@@ -130,7 +130,7 @@ def keep(answer: MatrixAnswer, path: Path = ANSWERS) -> None:
 
 
 def main(names: list[str]) -> None:
-    """Ask what is missing, of the questions whose names begin so; none named: of all."""
+    """Search for missing answers to the questions whose names begin with `names` (none: all)."""
     for question in (q for q in QUESTIONS if not names or q.startswith(tuple(names))):
         for rules in COLUMNS | SWITCHED:
             answers = stored()

@@ -1,13 +1,13 @@
-"""The search of everything as a Spark job, for what the memory of one machine does not hold.
+"""The search of everything as a Spark job, for searches larger than the memory of one machine.
 
-Theory of operation. A state is kept as its fingerprint, those of its things, and that of a state
-from which it was reached. `folder` has the states of each level as Parquet, and for each level that
-is whole what was counted there and which things were new: a job that was stopped goes on after the
-last of these. Spark's workers expand a level by the same tables as one process does. Each
-fingerprint counts once, and an anti-join leaves out what earlier levels have. Only things and the
-way to a break come to the driver, which sends the things to the workers with the next level.
+Theory of operation. A state is stored as its fingerprint, the fingerprints of its things, and the
+fingerprint of a state from which it was reached. `folder` has the states of each level as Parquet,
+and the counts and new things of each complete level; a stopped job continues after the last of
+these. Spark's workers expand a level with `Tables`, as a single process does. Each fingerprint
+counts once, and an anti-join removes the states of earlier levels. Only new things and the path to
+a break come to the driver, which sends all things to the workers with the next level.
 
-The numbers are those of `BreadthFirst`; of several shortest schedules another may come.
+The counts equal those of `BreadthFirst`, but another of several shortest schedules may be found.
 """
 
 from __future__ import annotations
@@ -35,35 +35,35 @@ COUNTED = (
     "things map<long, binary>"
 )
 Make = Callable[[], System]
-_TABLES: dict[str, Tables] = {}  # of a worker, which goes on with the next level
+_TABLES: dict[str, Tables] = {}  # of a worker, which keeps them for later levels
 
 
 class LevelCount(NamedTuple):
-    """What is known of a level that is whole, in the order of `COUNTED`."""
+    """The counts of a complete level, in the order of `COUNTED`."""
 
     depth: int
     distinct: int
     transitions: int
     broken: dict[str, int]  # the fingerprint of a state that breaks the promise
-    things: dict[int, bytes]  # by fingerprint, those that were new
+    things: dict[int, bytes]  # the new ones, by fingerprint
 
 
 @dataclass
 class SparkSearch:
-    """A search: of what (`asked` names it), where it is kept, until when."""
+    """A search: its question (named by `asked`), its folder, and its limits."""
 
     spark: SparkSession
     make: Make
     folder: str
     asked: str
-    wanted: tuple[str, ...] = ()  # as in `BreadthFirst`, and so are the following
+    wanted: tuple[str, ...] = ()  # this and the next three as in `BreadthFirst`
     stops: bool = True
     most_depth: int = 1 << 30
     tell: Callable[[Extent], None] = lambda progress: None
     things: dict[int, bytes] = field(default_factory=dict)
 
     def run(self) -> SearchEnd:
-        """Search on from what is in the folder. Raises ValueError if that is another search."""
+        """Continue the search in the folder. Raises ValueError if that is a different one."""
         at, ended, began = Extent(depth=0, distinct=0), "all", time.perf_counter()
         tables = Tables(self.make())
         for counted in self._counted():
@@ -106,7 +106,7 @@ class SparkSearch:
             yield LevelCount(*tuple(row)[1:])
 
     def _keep(self, offered: DataFrame, depth: int) -> LevelCount:
-        """What is new of what was offered becomes a level."""
+        """Store the new states among those offered as a level; returns its counts."""
         from pyspark.sql import functions as F
 
         path = f"{self.folder}/offered"
@@ -145,7 +145,7 @@ class SparkSearch:
             at.broken.setdefault(name, (level.depth, state))
 
     def _way(self, tables: Tables, depth: int, state: int) -> list[Any]:
-        """The actions that lead to a state of that level."""
+        """The actions that lead to a state of the level `depth`."""
         prints, actions = [state], []
         for level in range(depth, 1, -1):
             row = self._level(level).where(f"print = {prints[-1]}").first()
@@ -159,13 +159,13 @@ class SparkSearch:
         return actions
 
 
-# What workers do
+# The workers' part
 
 
 def _expanded(
     make: Make, asked: str, things: dict[int, bytes], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """What may follow the states of a level, and the things that are new there."""
+    """The successors of a level's states, and the things that are new in them."""
     if asked not in _TABLES:
         _TABLES[asked] = Tables(make())
     tables = _TABLES[asked]
@@ -185,7 +185,7 @@ def _expanded(
 def _states(
     tables: Tables, rows: np.ndarray, prints: np.ndarray, sources: np.ndarray
 ) -> pa.RecordBatch:
-    """As rows of Parquet, each once, with the promises that it breaks."""
+    """States as rows of `SCHEMA`, each once, with the promises that it breaks."""
     prints, first, times = np.unique(prints, return_index=True, return_counts=True)
     rows = rows[first]
     ends = np.arange(len(rows) + 1, dtype=np.int32) * rows.shape[1]

@@ -1,12 +1,12 @@
-"""A schedule of the search as scenario text, which plays under the real clock.
+"""Schedules of the search as scenario text, which the clocked world plays.
 
 Theory of operation. The text is built while it is played: each action becomes the lines that
 perform it in the current cluster. Actions without a command (a parked fetch that expires, a retry,
 an ISR check) happen when time passes, so the text lets time pass, and the settings in its second
 line prevent anything else from happening then. A follower is late when it has not fetched for the
-lag time: time passes at an earlier step, at which all other followers fetch. Each such step is
+lag time: so time passes at an earlier step, while all other followers fetch. Each earlier step is
 tried, and the first text that breaks the promise in the clocked world is the result. A schedule
-that no clock can produce has no text.
+for which no times are found has no text.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Impossible(Exception):
 
 
 class _Text:
-    """The lines so far, played."""
+    """The lines so far, and the run that has played them."""
 
     def __init__(self, system: Space, head: list[str]) -> None:
         self.system, self.run = system, Run([], system.version)
@@ -97,7 +97,7 @@ class _Text:
             self._wait(name, who)
 
     def settle(self) -> None:
-        """If the controller is prompt: deliver all messages from and to it."""
+        """If the controller is prompt, deliver all messages from and to it."""
         while self.system.prompt:
             ours = (e for e in self.cluster.queue if e.partition == self.cluster.number)
             ends = ((e.source, e.target) for e in ours if not e.is_timer)
@@ -175,9 +175,9 @@ class _Text:
 
 
 def text_of(system: EngineSystem, partition: str, actions: list[Deed], promise: str) -> str | None:
-    """A scenario with these actions that breaks the promise; None if there is none.
+    """A scenario with these actions that breaks the promise; None if no times for it are found.
 
-    `partition` is the cluster's line at the start of the search, with any lines before it.
+    `partition` is the `partition` line at the start of the search, with any lines that follow it.
     """
     states, tables = [tuple(system.first)], Tables(system)
     for action in actions:
@@ -201,7 +201,7 @@ def text_of(system: EngineSystem, partition: str, actions: list[Deed], promise: 
 
 
 def _heads(system: Space, partition: str, actions: list[Deed]) -> Iterator[list[str]]:
-    """Settings with which only the timers fire that the schedule waits for."""
+    """First lines with settings under which only the timers fire that the schedule waits for."""
     names = {action[0] for action in actions}
     waits = names & {"answer oldest", "retry", "checkpoint", "ask again", "late"}
     settings = [f"session.timeout.ms={LONG}"]

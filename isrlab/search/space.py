@@ -9,20 +9,20 @@ remembered (`tables.py`); `enabled.py` has the possible actions.
 Time does not pass; its effects are actions. A clock is fresh or expired, and a follower's may
 expire at any moment (`late`, and then the leader checks its ISR). Sessions of dead brokers may end
 at any moment, all of them together; likewise a parked fetch may expire, the oldest first, and a
-request without an answer in flight may be repeated. So a schedule may need times that no cluster
-has, especially with three replicas: `schedule.py` plays it under the real clock. Left out: timeouts
-of requests still in flight, and, up to 0.10.1, the clocks of followers that another broker leads.
-State that no rule reads is dropped: request numbers except for their owners, metadata before KRaft,
-announcements of ISR changes.
+request may be repeated if neither it nor its answer is in flight. So a schedule may need times that
+no cluster has, especially with three replicas: `schedule.py` plays it under the real clock. Left
+out: timeouts of requests still in flight, and, up to 0.10.1, the clocks that a broker keeps of
+followers while another broker leads. State that no rule reads is dropped: request numbers beyond
+their owners, metadata before KRaft, announcements of ISR changes.
 
 As in `cluster.py`, messages to a broker that dies are lost, and up to 2.6 ZooKeeper answers within
 the step. A live broker whose session ends is cut off from the controller until it registers again.
 A broker that halts stays down.
 
-No two brokers are alike: of the replicas that may lead, the first of the assignment is elected, and
-sessions that are over end in the order of the brokers. Records are named in the order in which they
-were written, so other names would unite only states in which two leaders wrote in another order.
-The search of an engine's space therefore refuses `symmetric`.
+Brokers are not interchangeable: of the replicas that may lead, the first in the assignment is
+elected, and dead brokers' sessions end in the order of the brokers. Records are named in the order
+in which they are written, so renaming them would unite only states that differ in the order in
+which two leaders wrote. Therefore the search of this space refuses `symmetric`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from isrlab.search.known import NOW_MS, OLD_MS, Promises, StaleClock, StoppedBro
 from isrlab.search.tables import Doings, Read
 from isrlab.world.cluster import Cluster
 
-KINDS = (  # kinds with a budget, in the order of a state's
+KINDS = (  # kinds of action with a budget, in the order of a state's budgets
     "produces", "acks_all", "crashes", "powers", "flushes", "shutdowns", "losses", "lags",
     "fences", "elections", "uncleans", "reassigns", "failovers", "checkpoints",
 )  # fmt: skip
@@ -159,7 +159,7 @@ class Space:
     def _push(
         self, queue: tuple[Any, ...], there: Any, ends: tuple[int, int], message: Any, soon: bool
     ) -> Operated:
-        """Send a message, unless there is no connection, or it is delivered within the action."""
+        """Send a message if there is a connection; a prompt one is delivered within the action."""
         source, target = ends
         if there is None:
             return queue, (), ()
@@ -175,7 +175,7 @@ class Space:
     def _step(
         self, broker: Any, _: None, message: Any, soon: bool = False, changes: bool = False
     ) -> Operated:
-        """One broker's step; None if it should change something and does not."""
+        """One step of a broker; None if it must change the broker (`changes`) and does not."""
         if isinstance(broker, StoppedBroker):
             return broker, (), ()
         before = aged(broker, message) if isinstance(message, StaleClock) else broker
@@ -219,7 +219,7 @@ class Space:
     def _ask(
         self, controller: Controller, _: None, message: Any, broker: int, soon: bool
     ) -> Operated:
-        """A broker writes ZooKeeper, which answers within the step."""
+        """A broker writes to ZooKeeper, which answers within the step."""
         if controller.is_alive(broker):
             return self._tell(controller, None, message, soon)
         gone = m.Disconnected(m.CONTROLLER)
@@ -308,7 +308,7 @@ class Space:
         return after, (*chain, (self.n, ("expire", broker.id))), last
 
     def _start(self, old: StoppedBroker, _: None, named: tuple[int, ...]) -> Operated:
-        """`named`: further brokers that an operator has named."""
+        """Start a process; `named` are brokers that a reassignment has named."""
         idle = Broker(
             old.id, self.version, self.settings, (*self.assigned, *named), old.log,
             broker_epoch=old.broker_epoch,

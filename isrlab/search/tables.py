@@ -2,15 +2,15 @@
 
 Theory of operation. A state is a row of numbers, one for each component (`slot`) of a system. Rules
 give the possible actions: a rule reads a few slots and gives options, each a label and a chain of
-operations. An operation changes one slot: it gives the slot's new thing, and further operations to
-do next, first or last. Rules, operations and laws are plain functions of things. Each is computed
-once for given things; after that the answer is a number in a table. `compiled.py` looks up all
-rows, in any number of threads, and notes missing entries. When all threads are done, these are
-computed here, and the threads continue with the remaining rows.
+operations. An operation changes one slot: it gives the slot's new thing, and more operations to do
+before or after the rest of the chain. Rules, operations and laws are plain functions of things.
+Each is computed once for given things; after that the answer is a number in a table. `compiled.py`
+looks up all rows, in any number of threads, and notes missing entries. When all threads are done,
+these are computed here, and the threads continue with the remaining rows.
 
-A thing's number is valid only in this process. Its fingerprint is made from its content, and that
-of a state is the sum of its things', times an odd number for each slot, modulo 2**64: the same
-everywhere, and cheap to correct where one slot changes.
+A thing's number is valid only in this process. Its fingerprint is a hash of its content. A state's
+is the sum of its things' fingerprints, each times an odd number for its slot, modulo 2**64: equal
+in every process, and cheap to update when one slot changes.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ class Query(NamedTuple):
 
 
 class System(Protocol):
-    """The searched system. `operate` gives (thing, operations to do first, and last), or None if
-    the option is impossible. `contexts`: for each slot, a view that its operations also get."""
+    """A system to search. `operate` gives (thing, operations to do first, operations to do last),
+    or None if the option is impossible. `contexts` has a view for the operations of each slot."""
 
     promises: Any  # names
     first: Any  # a thing for each slot
-    rules: Any  # Sequence[Local]
+    rules: Any  # Sequence[Query]
     laws: Any
     contexts: Any  # Sequence[Read | None]
-    renamings: Any  # (the slots in another order, and the function that renames a thing)
-    ends: Any  # the last links of every chain
+    renamings: Any  # (slots in another order, function that renames a thing)
+    ends: Any  # links that stay last in their chain
 
     def operate(
         self, operation: Any, thing: Any, context: Any
@@ -73,7 +73,7 @@ class GrowingArray:
         self.count = 0
 
     def append(self, *row: int) -> int:
-        """The number of the row."""
+        """Add a row; returns its number."""
         if self.count == len(self.all):
             self.all = np.concatenate([self.all, np.zeros_like(self.all)])
         self.all[self.count] = row if self.all.ndim > 1 else row[0]
@@ -108,7 +108,7 @@ class Tables:
         self.pool = ThreadPoolExecutor(workers) if workers > 1 else None
         self.things, self.contents = Numbering(), GrowingArray(kind=np.int64)
         self.operations, self.labels, self.views = Numbering(), Numbering(), Numbering()
-        self.views(None, (type(None), None))  # True and 1 are different
+        self.views(None, (type(None), None))  # types tell True from 1
         self.chains, self.links = Numbering(()), GrowingArray(3)
         self.links.append(0, 0, 0)  # the empty chain
         self.menus, self.menu, self.options = Numbering(), GrowingArray(2), GrowingArray(2)
@@ -152,10 +152,10 @@ class Tables:
             prints += self.contents.all[rows[:, slot]] * odd
         return prints
 
-    # Computed once
+    # Answers, each computed once
 
     def _ruled(self, rule: Query, number: Callable[[Any], int]) -> tuple[int, int, int]:
-        """The place of its reads, and its table, or the first of several that fold its reads."""
+        """A rule's first read, end of reads, and table, after the tables that fold its reads."""
         start, table = len(self.reads), len(self.answers)
         self.reads += [(r.slot, self.functions(r.view)) for r in rule.reads]
         known: list[list[tuple[int, ...]]] = []
@@ -249,7 +249,7 @@ class Tables:
     # Transitions
 
     def _until_done(self, kernel: Callable[..., int], count: int) -> None:
-        """Repeat `kernel`, which keeps the places that need missing entries, until none is left."""
+        """Repeat `kernel` until no rows are left, learning the entries that it missed."""
         parts = np.array_split(np.arange(count, dtype=np.int32), self.workers)
         while parts := [part for part in parts if len(part)]:
             run = partial(kernel, self._arrays())
@@ -263,7 +263,7 @@ class Tables:
             self._learn(np.concatenate(notes))
 
     def expand(self, rows: np.ndarray, prints: np.ndarray) -> Successors:
-        """All successors, by the index of their predecessor."""
+        """All successors, ordered by the index of their predecessor."""
         offered: list[Successors] = []
 
         def kernel(arrays: Arrays, todo: np.ndarray, notes: np.ndarray) -> int:
@@ -303,7 +303,7 @@ class Tables:
         return bits
 
     def canonical(self, rows: np.ndarray, prints: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The canonical renaming of each state, its fingerprint, and the number of renamings."""
+        """The canonical form of each state, its fingerprint, and how many states it represents."""
         every, first = [prints], rows
         for i, (slots, rename) in enumerate(self.system.renamings):
             new = [n for n in np.unique(first).tolist() if self.renamed[i, n] == UNKNOWN]
@@ -322,7 +322,7 @@ class Tables:
 
 
 def _folded(known: list[tuple[int, ...]], numbers: tuple[int, ...]) -> int:
-    """The numbers of a rule's first reads, in order."""
+    """Remember the numbers of a rule's first reads; returns the number of this combination."""
     known.append(numbers)
     if len(known) > MOST:
         raise MemoryError(f"a rule reads more than {MOST:,} different states")

@@ -1,1 +1,1 @@
-"""What a page in a browser runs, with nothing but Python and msgspec."""
+"""The page for a browser: its build, and the code that it runs with only Python and msgspec."""

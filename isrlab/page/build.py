@@ -1,10 +1,10 @@
-"""`python -m isrlab page`: the page in a browser as a folder of files, for any web server.
+"""`python -m isrlab page`: the page for a browser as a folder of files, for any web server.
 
-Theory of operation. Python for browsers (Pyodide) comes from npm, msgspec for it from PyPI;
-parts.toml has versions and hashes, and what was fetched once is kept. Files lie in folders that are
-named after their contents, so that a browser may keep them forever; `index.html` and `sw.js` name
-these folders. What is large is compressed here, as not every server does it, and has a name that
-servers and proxies leave alone. A page that is open asks for nothing from elsewhere.
+Theory of operation. Python for browsers (Pyodide) comes from npm, its msgspec from PyPI; parts.toml
+has versions and hashes, and downloads are kept. Files are in folders named after a digest of their
+contents, so that a browser may keep them forever; `index.html` and `sw.js` name these folders.
+Large files are compressed here, because not every server does so, and have names that servers and
+proxies leave alone. An open page requests nothing from other sites.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PageError(Exception):
 
 
 def build(out: Path) -> int:
-    """Write the page to `out`, which is replaced; its bytes but for logs. Raises PageError."""
+    """Replace `out` with the page; returns its size without logs, in bytes. Raises PageError."""
     pyodide, msgspec = fetched(PYODIDE), fetched(MSGSPEC)
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out.parent, prefix=".page-") as folder:
@@ -77,7 +77,7 @@ def build(out: Path) -> int:
 
 
 def fetched(part: Mapping[str, str]) -> Path:
-    """The file of a package, as it was kept or from the registry; its hash is held."""
+    """The file of a package, kept or from its registry. Raises PageError if its hash differs."""
     name, command = part["name"], part["command"].format(python=sys.executable).split()
     kept = CACHE / name
     if not kept.exists():
@@ -110,7 +110,7 @@ def _runtime(package: Path) -> dict[str, bytes]:
 
 
 def _compiled(package: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Python's sources as bytecode of the Python that will run them; what was compiled is kept."""
+    """Python files as bytecode for the Python that will run them; the result is kept."""
     digest = hashlib.sha256(package.name.encode() + COMPILE.read_bytes())
     for name, content in files.items():
         digest.update(f"{name} {len(content)} ".encode() + content)
@@ -132,7 +132,7 @@ def _compiled(package: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _library(package: Path, whole: bytes) -> bytes:
-    """Python's library, compiled, without what is not needed."""
+    """Python's library, compiled, without the modules that are not needed."""
     with zipfile.ZipFile(io.BytesIO(whole)) as archive:
         names = [
             n
@@ -166,7 +166,7 @@ def _python(msgspec: Path) -> dict[str, bytes]:
 
 
 def _logs(folder: Path) -> dict[str, bytes]:
-    """The logs of a recording, and its metadata logs, and not what is known of it."""
+    """The logs of a recording, also metadata logs, without the files that describe it."""
     paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.parent != folder)
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
@@ -177,7 +177,7 @@ def _archive(files: Mapping[str, bytes]) -> bytes:
 
 
 def _folder(out: Path, name: str, files: Mapping[str, bytes]) -> str:
-    """Write files to a folder that is named after what they hold; its name."""
+    """Write files to a folder named after a digest of them; returns the folder's name."""
     digest = hashlib.sha256()
     for file in sorted(files):
         digest.update(f"{file} {len(files[file])} ".encode() + files[file])

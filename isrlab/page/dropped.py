@@ -1,13 +1,13 @@
-"""Logs and descriptions that are dropped on a page, answered there as `logs` and `check` answer.
+"""Logs and descriptions that are dropped on a page, which answers as `logs` and `check` do.
 
     with DroppedFiles() as dropped:
         dropped.feed("broker-1/server.log", piece)      # files, each in pieces, in any order
         answer = dropped.finish(progress)               # progress(share, doing): 0 to 1, words
 
-Theory of operation. The pieces go to files of a folder, which in a browser is memory, and the code
-of the commands reads that folder: so the answer is theirs, and nothing is said in two ways. What is
-dropped is not trusted. Its size is limited before anything is read, also that of what archives
-hold; names of files are made harmless; all that comes out is plain text, never markup.
+Theory of operation. The pieces are written to files in a folder, which in a browser is in memory,
+and the commands' own code reads that folder and answers. Dropped files are not trusted: their size,
+also the unpacked size of archives, is limited before logs are read; their names are made harmless;
+the answer is plain text, never markup.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from isrlab.logs.reader.packed import ZIP
 from isrlab.logs.reader.read import read_local
 
 MOST_BYTES, MOST_FILES = 200_000_000, 500
-LOOKED_AT = 65_536  # bytes of a file, by which it is known
+LOOKED_AT = 65_536  # first bytes of a file, which tell its kind
 MOST_DESCRIBED = 20_000_000  # bytes of text
 WIDTH = 100
-READ, ORDERED = 0.5, 0.65  # of the work is done then
+READ, ORDERED = 0.5, 0.65  # the share of the work that is then done
 READING = "reading lines"
-OnProgress: TypeAlias = Callable[[float, str], None]  # the share that is done, and what comes now
+OnProgress: TypeAlias = Callable[[float, str], None]  # the share that is done, and the current work
 LEFT_OUT = (
     "Left out here, and in `python -m isrlab logs`: archives of zstd and lz4, more than "
     f"{MOST_BYTES // 1_000_000} MB, anonymous names, a page to send, logs that grow."
@@ -47,12 +47,12 @@ _DESCRIBED = re.compile(rb"\s*topic: ?\S+\s+(?:TopicId|PartitionCount|partition|
 
 
 class DropError(ValueError):
-    """It cannot be answered; the message says why, and can be shown as text."""
+    """Dropped files that cannot be answered; the message gives the reason, as plain text."""
 
 
 class DroppedAnswer(NamedTuple):
     """`status` and `text` are those of the command (`python -m isrlab logs`, or `check`), `data`
-    is what it gives with --json, by name of the command; `left_out` is a sentence."""
+    has its --json output by the name of the command, and `left_out` is a sentence."""
 
     status: int
     title: str
@@ -62,7 +62,7 @@ class DroppedAnswer(NamedTuple):
 
 
 class DroppedFiles:
-    """The files that were dropped, until it is closed."""
+    """The dropped files, in a temporary folder until the end of the `with` block."""
 
     def __init__(self) -> None:
         self._folder = TemporaryDirectory(prefix="isrlab-")
@@ -78,7 +78,7 @@ class DroppedFiles:
         self._folder.cleanup()
 
     def feed(self, name: str, piece: bytes) -> None:
-        """The next bytes of a file; `name` may hold folders. Raises DropError for too much."""
+        """Add bytes to a file; `name` may contain folders. Raises DropError for too much data."""
         self.bytes += len(piece)
         if self.bytes > MOST_BYTES:
             raise DropError(_too_much("This is"))
@@ -90,7 +90,7 @@ class DroppedFiles:
             file.write(piece)
 
     def _place(self, name: str) -> Path:
-        """A path for a file of this name, which two names do not share."""
+        """A path for a file of this name; no two names have the same path."""
         parts = [_STRANGE.sub("_", part)[:100].lstrip(".") for part in re.split(r"[/\\]", name)]
         path = self._root.joinpath(*(filter(None, parts[-6:])))
         path = path if path != self._root else path / "file"
@@ -103,7 +103,7 @@ class DroppedFiles:
         return path
 
     def finish(self, progress: OnProgress = lambda share, doing: None) -> DroppedAnswer:
-        """What all files together say. Raises DropError."""
+        """The answer to all files together. Raises DropError."""
         progress(0.0, READING)
         if not self.bytes:
             raise DropError("The dropped files are empty.")
@@ -123,7 +123,7 @@ class DroppedFiles:
         )  # fmt: skip
 
     def _check_sizes(self) -> None:
-        """Before anything is unpacked."""
+        """Raise DropError if the unpacked files would be too large."""
         for path in (each for each in self._files.values() if each.exists()):
             for size in _unpacked_sizes(path):
                 self._unpacked += size
@@ -153,7 +153,7 @@ class DroppedFiles:
         data = {"logs": tell.as_dict(findings, answer)}
         yield DroppedAnswer(findings.status, answer.title, text, data, LEFT_OUT)
         if any(row["layout"] == LAYOUT for row in findings.logs.file_rows):
-            with suppress(DropError):  # of a log that shows only a part, all is said above
+            with suppress(DropError):  # a partial log is answered above
                 yield _checked(stored.of_files, str(self._root))
 
 
@@ -174,7 +174,7 @@ def _first(path: Path) -> bytes:
 
 
 def _is_described(path: Path) -> bool:
-    """It begins as what kafka-topics --describe prints."""
+    """Whether a file begins like the output of kafka-topics --describe."""
     first = _first(path)
     is_wide = first[:2] in (b"\xff\xfe", b"\xfe\xff")
     first = first[: len(first) // 2 * 2].decode("utf-16", "replace").encode() if is_wide else first
@@ -185,7 +185,7 @@ def _is_described(path: Path) -> bool:
 
 
 def _unpacked_sizes(path: Path) -> Iterator[int]:
-    """Of what a file holds, in parts; those of a zip as it says, for no more is read of it."""
+    """The sizes of a file's unpacked parts; a zip's as it declares them, since no more is read."""
     try:
         if _first(path).startswith(ZIP):
             with zipfile.ZipFile(path) as archive:

@@ -1,9 +1,9 @@
-"""What the page in a browser asks of Python: a message in, a message out, both JSON.
+"""The Python side of the page in a browser: a message in, a message out, both JSON.
 
-Theory of operation. A `Playground` holds one exploration. Each message is answered immediately,
-with what the explorer shows (`explorer_view`). Slower results come in pieces (the row of all
-versions, the marks of a challenge, the decision curve); `more` gives the next. A new message drops
-the pieces still to come, except that a decision curve is added to them. Schedules come from
+Theory of operation. A `Playground` holds one exploration. Each message is answered immediately with
+the explorer's view (`explorer_view`). Slower results come in pieces (the row of all versions, the
+marks of a challenge, the decision curve); `more` gives the next. A new message drops the remaining
+pieces, except that a request for a decision curve adds its pieces after them. Schedules come from
 strangers: their length is limited here, their time by the page, which restarts this worker.
 """
 
@@ -28,13 +28,13 @@ from isrlab.world.exploring import Exploration
 from isrlab.world.script import parse
 
 OPENING, OPENING_VERSIONS, OPENING_AT = "elr_of_two", ("4.3", "4.0"), 10
-MOST_STEPS = 400  # of a schedule that is opened; the tree of what is tried may grow further
-PIECE = 4  # continuations of a curve at a time: a click waits for no more than these
+MOST_STEPS = 400  # of a schedule that is opened; the tree of steps may grow further
+PIECE = 4  # continuations of a curve in one piece, which a click may have to wait for
 CONTINUATIONS, ROUND, LENGTH, SEED = 100, 20, 12, 1  # a curve is drawn after each round
 
 
 class Playground:
-    """One reader's exploration. Messages that are wrong are answered with what is wrong."""
+    """One reader's exploration. An invalid message is answered with its problem."""
 
     def __init__(self) -> None:
         self.story = Exploration(scenario.read(OPENING), OPENING_VERSIONS, OPENING_AT)
@@ -70,12 +70,12 @@ class Playground:
         return json.dumps({"view": self.view(problem)})
 
     def more(self) -> str:
-        """The next piece of what is left; empty if nothing is."""
+        """The next of the remaining pieces; empty if there is none."""
         piece = next(self._left, None)
         return "" if piece is None else json.dumps(piece)
 
     def view(self, problem: str = "") -> dict[str, Any]:
-        """What the explorer shows, and the link to it."""
+        """The explorer's view, the link to it, and the name of the challenge."""
         story, here = self.story, len(self.story.path(self.story.current)) - 1
         return view_of(story, problem) | {
             "link": link.fragment(story.text, story.versions, here),
@@ -107,14 +107,14 @@ class Playground:
         yield {"cells": cells_of(self.story)}
 
     def _marks(self) -> Iterator[dict[str, Any]]:
-        """What the goals say of the steps that the reader has taken."""
+        """The marks of the reader's steps, by the goals of the challenge."""
         if self.challenge is None:
             return
         steps = self.story.path(self.story.current)
         given = self.challenge.sections["given"].splitlines()
         own = [line for line in self.story.text.splitlines() if does_something(line)]
         if own[: self.given] != [" ".join(x.split()) for x in given if does_something(x)]:
-            self.challenge = None  # the reader went back to before it, and elsewhere
+            self.challenge = None  # the reader left its given steps
             yield {"marks": {"done": False, "lines": [], "score": ""}}
             return
         answer = "\n".join(self.story.tree[step].line for step in steps[1 + self.given :])
@@ -129,7 +129,7 @@ class Playground:
         yield {"marks": {"done": done, "lines": lines, "score": score}}
 
     def _curves(self, promise: str, mix: Mapping[str, float]) -> Iterator[dict[str, Any]]:
-        """The decision curve of each version up to here, from more and more continuations."""
+        """The decision curve of each version up to the current step, after each round."""
         stories = {v: Exploration(self.story.text, (v,)) for v in self.story.versions}
         how = promise, mix, LENGTH, SEED
         broken: dict[str, dict[int, int]] = {}
@@ -156,7 +156,7 @@ class Playground:
 
 
 def contents() -> dict[str, Any]:
-    """What the page offers, which never changes: stories, challenges, words, and its opening."""
+    """The constant contents of the page: stories, challenges, words, and its opening view."""
     playground, stories = Playground(), sorted(scenario.LIBRARY.glob("*.txt"))
     return {
         "opening": OPENING,

@@ -1,6 +1,6 @@
-// Completes and explains the words of a schedule, below whatever field they are typed in. The words
-// come from Python: for each command how it is written, what it does, and what the words mean that may
-// follow it. What is explained is the word that is chosen, else the one at the cursor, else the command.
+// Completes and explains the words of a schedule, below the field in which they are typed. Python
+// describes them: each command's usage and effect, and the meanings of the words that may follow it.
+// The explanation is of the chosen word, or else the word at the cursor, or else the command.
 
 export function assist(root, box, words) {
   const [list, explained] = [box.querySelector("#words"), box.querySelector("#explained")];
@@ -59,7 +59,7 @@ export function assist(root, box, words) {
     field.dispatchEvent(new Event("input", { bubbles: true }));
   }
 
-  // Before the explorer's own keys: Ctrl+Space chooses the first, arrows move, Enter takes it.
+  // Before the explorer's own keys: Ctrl+Space chooses the first word, arrows move, Enter takes it.
   root.addEventListener("keydown", (event) => {
     if (!isField(event.target) || box.hidden) return;
     if (event.key === "Escape") { box.hidden = true; chosen = -1; return; }

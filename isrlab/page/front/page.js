@@ -1,6 +1,6 @@
-// The page around the explorer. The explorer's model is a worker with Python: what the reader chooses
-// goes there as a message, and what comes back is shown. A worker that does not answer is ended, and
-// another begins where the reader stood. Whatever comes from a link or a file is set as text.
+// The page around the explorer. The explorer's model is a worker with Python: the reader's choices
+// go there as messages, and its answers are shown. A worker that does not answer is ended, and a
+// new one opens the reader's current step. All content of links and files is set as text.
 
 import explorer, { picture } from "./explorer.js";
 import { assist } from "./editor.js";
@@ -26,7 +26,7 @@ function startWorker(logs) {
   return worker;
 }
 
-// The model that the explorer knows from a notebook
+// The model, with the interface that a widget's model has in a notebook
 
 const state = { view: contents.view, cells: contents.cells };
 const listeners = {};
@@ -43,7 +43,7 @@ function set(name, value) {
   for (const act of listeners[`change:${name}`] || []) act();
 }
 
-// The worker, and the time that it may take
+// The worker and its time limit
 
 let worker, isReady, heard, isBusy, sent, waiting, latest, failures = 0;
 
@@ -109,7 +109,7 @@ setInterval(() => {
   }
 }, 500);
 
-// What comes back
+// The worker's answers
 
 let addressing;
 
@@ -122,7 +122,7 @@ function show({ view, cells, marks, curve }) {
   if (view) {
     if (!view.problem) warn("");
     set("view", view);
-    clearTimeout(addressing); // it is slow, and browsers allow it only so often
+    clearTimeout(addressing); // new addresses are slow, and browsers limit them
     if (!view.problem) addressing = setTimeout(address, 300, view);
     showTask(view.challenge);
   }
@@ -158,7 +158,7 @@ function showCurve({ svg, sentence, text, share }) {
   $("numbers").querySelector("pre").textContent = text;
 }
 
-// What the reader can open
+// Stories, challenges and links that the reader can open
 
 function open(fragment) {
   if (fragment.length > contents.most_link) {
@@ -250,7 +250,7 @@ function readFiles(files) {
   };
 }
 
-// The logs of a real cluster, which lie beside the page.
+// The logs of a real cluster, which are files beside the page.
 function readRecorded(name) {
   const isKnown = Object.hasOwn(contents.recordings, name);
   $("recorded").value = isKnown ? name : "";
@@ -280,8 +280,8 @@ async function filesOf(entry, folder = "") {
 function listenToDrops() {
   const chosen = () => readFiles([...$("files").files].map((file) => ({ file, name: file.name })));
   $("files").addEventListener("change", chosen);
-  $("files").addEventListener("click", () => { $("files").value = ""; }); // the same file again
-  chosen(); // before this script had run
+  $("files").addEventListener("click", () => { $("files").value = ""; }); // a file may be chosen again
+  chosen(); // files that were chosen before this script ran
   $("recorded").addEventListener("change", () => $("recorded").value && readRecorded($("recorded").value));
   $("stop").addEventListener("click", () => stopReading("Stopped."));
   document.addEventListener("dragover", (event) => { event.preventDefault(); $("drop").classList.add("over"); });

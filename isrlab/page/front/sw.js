@@ -1,5 +1,5 @@
-// Keeps the files of one version of the page, so that it also begins without a network. The two lines
-// above name the version and its files; a new version waits until the old one is closed.
+// Keeps the files of one version of the page, so that it also opens without a network. The build
+// puts the version and its files above. A new version waits until the old one is closed.
 self.addEventListener("install", (event) => {
   event.waitUntil(caches.open(VERSION).then((cache) => cache.addAll(FILES)));
 });

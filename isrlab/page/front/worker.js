@@ -1,11 +1,11 @@
-// Python in a worker. It is begun from a blob, so that the page's content security policy is its own:
-// it can reach the place it came from, and nothing else. A message comes in and its answer goes out;
-// while nobody asks, what is left to do is done in pieces, each announced, so that the page can tell
-// a piece that never ends.
+// Python in a worker. It is started from a blob, and so has the page's content security policy: it
+// can reach the page's own site, and nothing else. Each message gets an answer. While none comes,
+// the remaining work is done in pieces; each is announced, so that the page notices one that never
+// ends.
 
-const MOST_MEMORY = 1.6e9; // bytes of Python, after which the page begins anew
+const MOST_MEMORY = 1.6e9; // bytes of Python's memory, above which the page restarts this worker
 let python, playground, dropped, waiting;
-let pace = 0; // milliseconds of the answers lately: who chooses quickly waits for no other work
+let pace = 0; // ms that recent answers took: other work waits, so that quick choices need not
 
 async function unpacked(url) {
   const answer = await get(url);
@@ -25,13 +25,13 @@ async function begin({ pyodide, archive, logs }) {
   python = await loadPyodide({ indexURL: pyodide });
   install(await files);
   if (logs) {
-    python.pyimport("gc").disable(); // this worker is gone after one answer: a seventh of the time
+    python.pyimport("gc").disable(); // saves a seventh of the time; this worker gives one answer
     dropped = python.pyimport("isrlab.page.dropped").DroppedFiles();
   }
   else playground = python.pyimport("isrlab.page.playing").Playground();
 }
 
-// The archive: a number, so many bytes of JSON with the length of each file, then the files.
+// The archive: the size of an index, the index (JSON with the length of each file), then the files.
 function install(buffer) {
   const size = new DataView(buffer).getUint32(0, true);
   const index = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
@@ -76,7 +76,7 @@ self.onmessage = async ({ data }) => {
     else {
       const begun = performance.now();
       postMessage({ id: data.id, answer: playground.ask(data.ask) });
-      pace = Math.max(performance.now() - begun, 0.8 * pace); // what is slow here is so in each version
+      pace = Math.max(performance.now() - begun, 0.8 * pace); // each version is as slow
       later(Math.min(2000, 5 * pace));
     }
   } catch (error) {

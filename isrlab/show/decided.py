@@ -18,7 +18,7 @@ _PROMISES = {"committed_records_survive": "a committed record is lost", "logs_ag
 
 
 class DecisionCurves:
-    """The curves of some versions as a notebook shows them, with the step that decided in words."""
+    """The curves of one or more versions for a notebook; the title names the step that decided."""
 
     def __init__(self, curves: Sequence[Decision]) -> None:
         releases = [KafkaVersion.of(curve.version.split()[0]).column for curve in curves]
@@ -38,7 +38,7 @@ class DecisionCurves:
 
 
 def draw_decided(curves: Sequence[Decision], look: Palette) -> str:
-    """A row for each step; a curve with its band of 95 % for each version."""
+    """A row for each step, and for each version a curve with its 95 % band."""
     longest = max(curves, key=lambda curve: len(curve.steps))
     height = _TOP + _ROW * len(longest.steps) + 12
     parts = [_tick(share, height, look) for share in (0, 0.25, 0.5, 0.75, 1)]
@@ -69,7 +69,7 @@ def _tick(share: float, height: float, look: Palette) -> str:
 
 
 def _curve(curve: Decision, colour: str, place: int, look: Palette) -> Iterable[str]:
-    """The first version is a solid line with filled dots, another dashed and hollow."""
+    """One version's curve: solid with filled dots if it is the first, else dashed and hollow."""
     low = [f"{_x(step.interval[0])},{_y(step.number)}" for step in curve.steps]
     high = [f"{_x(step.interval[1])},{_y(step.number)}" for step in curve.steps]
     yield f'<polygon points="{" ".join([*low, *high[::-1]])}" fill="{colour}" opacity="0.2"/>'

@@ -1,11 +1,11 @@
-// The explorer's front end: buttons, pictures and a tree, made of what Python says. It decides
-// nothing: each choice is sent back, and what comes then is drawn. What did not change keeps its
-// element, and so its focus and its pixels. Text is set as text, and of a picture only shapes are taken.
+// The explorer's front end: buttons, pictures and a tree, as Python describes them. It decides
+// nothing: it sends each choice back, and draws the answer. Unchanged parts keep their elements,
+// and so their focus and pixels. Text is set as text, and pictures may contain only shapes.
 
 function make(tag, { text, kids = [], on = {}, ...rest } = {}) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(rest)) {
-    if (name === "style") element.style.cssText = value; // as an attribute a page's policy forbids it
+    if (name === "style") element.style.cssText = value; // a page's policy forbids the attribute
     else if (value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
   }
   if (text !== undefined) element.textContent = text;
@@ -16,9 +16,9 @@ function make(tag, { text, kids = [], on = {}, ...rest } = {}) {
 
 const SHAPES = new Set("svg defs pattern rect path line polygon circle text".split(" "));
 
-// As elements of the page: an image of its own would first have to be decoded.
+// A picture as elements of the page, because a separate image would first have to be decoded.
 export function picture(svg, alt) {
-  const inert = document.createElement("template"); // nothing in it runs or is fetched
+  const inert = document.createElement("template"); // runs and fetches nothing
   inert.innerHTML = svg;
   const drawn = inert.content.firstElementChild;
   for (const part of [drawn, ...drawn.querySelectorAll("*")]) {
@@ -49,7 +49,7 @@ function render({ model, el }) {
   parts.problem.className = "bad";
   root.append(parts.bar, parts.problem, parts.actions, parts.panels, parts.cells, parts.below, said);
   el.append(root);
-  let typed = null; // the schedule as the reader left it, until it is played
+  let typed = null; // the reader's edited schedule, until it is played
   const kept = new Map();
 
   function same(key, value, build) {
@@ -146,7 +146,7 @@ function render({ model, el }) {
   function drawTree({ tree, path }) {
     const children = tree.map(() => []);
     tree.forEach(({ parent }, number) => number && children[parent].push(number));
-    const list = (numbers) => numbers.flatMap((number) => { // an only child stands below, not inside
+    const list = (numbers) => numbers.flatMap((number) => { // an only child is not indented
       const { line, broken, differs } = tree[number];
       const marks = (broken.length ? ` ✗ ${broken.join(", ")}` : "") + (differs ? " ≠ first difference" : "");
       const state = [tree[number], path.includes(number), number === path[path.length - 1]];
@@ -193,7 +193,7 @@ function render({ model, el }) {
     drawPanels(state);
     drawBelow(state);
     said.textContent = state.said;
-    if (name && (document.activeElement !== focused || focused.disabled)) { // where the reader was, or beside it
+    if (name && (document.activeElement !== focused || focused.disabled)) { // refocus it, or its neighbour
       const all = [...root.querySelectorAll("[data-key]")];
       const same = all.find((element) => element.dataset.key === name && !element.disabled);
       const near = all.find((element) => element.closest("fieldset")?.dataset.machine === machine);

@@ -1,9 +1,9 @@
-"""The explorer in a notebook: the reader takes the next step, two versions play it.
+"""The explorer in a notebook: the reader takes the next step, and two versions play it.
 
 Theory of operation. `explorer_view` describes the content; this module is the widget. The front
-end, `explorer.js`, sends back the reader's choice, and decides nothing. The row of all versions is
-computed after the pictures were sent, so that a click does not wait for it. Without a kernel, a
-static page takes its place: the tree, and a picture of each step.
+end, `explorer.js`, only sends back the reader's choice. The row of all versions is computed after
+the pictures have been sent, so that a click does not wait for it. Without a kernel, a static page
+takes the widget's place: a storyboard with a picture of each step, and the outcome in each version.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Explorer(anywidget.AnyWidget):
 
 
 def page_of(story: Exploration) -> str:
-    """The storyboard as HTML without scripts, with the current step open."""
+    """A storyboard as HTML without scripts, with the current step open."""
     steps, first = story.path(story.current), story.versions[0]
     while following := story.tree[steps[-1]].last:
         steps.append(following)

@@ -1,7 +1,7 @@
 """The explorer's pictures: replicas and messages as SVG, from frames alone, without matplotlib.
 
-Their signs mean the same as in `replicas` and `messages`. A picture has only shapes and text; names
-from a scenario are escaped.
+The signs have the meanings that they have in `replicas` and `messages`. A picture has only shapes
+and text; names from a scenario are escaped.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from isrlab.events.wording import printable
 from isrlab.world import words
 from isrlab.world.frames import Fault, Frame
 
-MOST_OFFSETS = 8  # of a log, the last ones
-MOST_ARROWS = 12  # of a step; repetitions are drawn once
+MOST_OFFSETS = 8  # the last ones in the longest log
+MOST_ARROWS = 12  # in a step; repetitions are drawn once
 _LEFT, _BOX, _ROW, _LANE, _LINE = 118, 46, 64, 108, 30  # in pixels
 _PLUMBING = {"UpdateMetadata", "Disconnected"}
 
@@ -38,8 +38,8 @@ class Palette(NamedTuple):
 
 
 def draw_replicas(frame: Frame, look: Palette, before: Frame | None = None) -> str:
-    """Each replica's log: hatched at or above its high watermark, red if it is another record than
-    the leader's, crossed out if it is gone since `before`."""
+    """Each replica's log. A record is hatched at or above the high watermark, red if it differs
+    from the leader's, and crossed out if it was truncated or lost since `before`."""
     end = max(
         2, *(log.log_end_offset for f in (frame, before or frame) for log in f.disks.values())
     )
@@ -113,7 +113,7 @@ def _leads(broker: Broker) -> bool:
 
 
 def draw_messages(steps: Iterable[tuple[str, Sequence[Frame]]], look: Palette) -> str:
-    """The messages between machines in each step, which is named by its line; time goes down."""
+    """The messages between machines in each step, under the step's line; time goes down."""
     drawn = [(line, _arrows(frames)) for line, frames in steps]
     frames = [frame for _, arrows in drawn for frame, _ in arrows]
     machines = sorted(

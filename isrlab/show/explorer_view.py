@@ -24,12 +24,12 @@ LOOK = Palette(
     colours.BROKERS,
     *(colours.INK, colours.GREY, colours.PALE, colours.LOST, colours.WHITE),
 )
-MOST_SHOWN = 4  # steps whose messages are drawn, the last ones
+MOST_SHOWN = 4  # steps whose messages are drawn: the last ones
 _WORDS = colours.OUTCOMES | {"impossible": colours.WHITE}
 
 
 def heed(story: Exploration, asked: Mapping[str, Any]) -> tuple[Exploration, str]:
-    """Apply the reader's choice; returns the exploration and the error, "" if it was applied."""
+    """Apply the reader's choice; returns the exploration, and the error or ""."""
     try:
         match asked:
             case {"play": str(line)}:

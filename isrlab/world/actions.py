@@ -1,7 +1,7 @@
-"""What can happen next in a run, as lines of the scenario language; and how to fork a run.
+"""The possible next actions in a run, as lines of the scenario language, and forks of a run.
 
-A line offered here can be played in every version: if its message is not in flight there, it does
-nothing.
+A line that delivers or drops a message can be played in every version: if the message is not in
+flight there, the line does nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from isrlab.world.frames import Envelope, Request
 from isrlab.world.observer import Observer
 from isrlab.world.script import Block, Command, Run
 
-EVERYBODY = -2  # not one machine: time, and actions of all machines
+EVERYBODY = -2  # in place of a machine, for the passing of time and for actions of all machines
 KINDS = (
     "deliver", "lose", "settle", "wait", "produce", "kill", "start", "bounce", "shutdown", "power",
     "flush", "pause", "stall", "resume", "cut", "heal", "expire", "prefer", "unclean", "failover",
@@ -36,11 +36,11 @@ class Action(NamedTuple):
     line: str
     label: str
     envelope: Envelope | None = None  # the message that is delivered or lost
-    part: str = ""  # of a topic
+    part: str = ""  # the partition's name, if the topic has several
 
 
 def enabled(run: Run, kinds: Collection[str] = KINDS) -> list[Action]:
-    """All actions of these kinds that can happen now; one that affects a machine appears once."""
+    """All actions of these kinds that are possible now; actions on whole machines appear once."""
     actions: list[Action] = []
     for part in run.topic:
         for of in (_of_messages, _of_machines, _of_links, _of_operators):
@@ -135,7 +135,7 @@ def play_line(run: Run, line: str) -> None:
 
 
 def news(run: Run, before: Run) -> str:
-    """What happened in a run since it was forked, in a sentence for each partition."""
+    """The events in a run since it was forked from `before`, in a sentence for each partition."""
     sentences: list[str] = []
     for part, old in zip(run.topic, before.topic, strict=True):
         (frames, entries), (last_frame, last_entry) = old.place, part.place

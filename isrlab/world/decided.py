@@ -1,11 +1,11 @@
 """How likely a promise is to break after each step of a scenario, and which step decided it.
 
-Theory of operation. After each step, `count` random continuations of `length` steps start from
-there, each step drawn from the possible ones by the weights of a mix. The curve shows the share of
-them in which the promise breaks; it is 1 once the story itself has broken it. Each continuation is
-seeded by the seed, the step and its number, so the rows do not depend on how the work is divided.
+Theory of operation. After each step, `count` random continuations start, of up to `length` steps
+drawn from the possible ones by the weights of a mix. The curve shows the share of continuations in
+which the promise breaks; it is 1 once the story itself has broken it. Each continuation is seeded
+by the seed, the step and its own number, so the rows do not depend on how the work is divided.
 
-Limit: the average holds only for this mix of faults, so each curve is shown with its mix.
+Limit: the share holds only for its mix of faults, so a curve carries its mix.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ LONG_WAITS = "advance 10s", "advance 45s"  # too slow for continuations
 
 
 class StoryStep(NamedTuple):
-    """A line of a scenario, and how many of `tries` continuations after it break the promise."""
+    """A line of a scenario; after it, `broken` of `tries` continuations break the promise."""
 
-    number: int  # 0: nothing has happened yet
+    number: int  # 0: the start, before the first line
     line: str
     caption: str
     broken: int
@@ -75,15 +75,15 @@ class Decision(NamedTuple):
 
     @property
     def jump(self) -> StoryStep | None:
-        """The step with the largest rise of risk whose interval is clear of the one before; the
-        break itself only if no other."""
+        """The step with the largest rise of risk among those whose interval lies above that of the
+        previous step; the break itself counts only if no other step does."""
         clear = [(a, b) for a, b in pairwise(self.steps) if b.interval[0] > a.interval[1]]
         clear = [(a, b) for a, b in clear if not b.is_over] or clear
         return max(clear, key=lambda pair: pair[1].share - pair[0].share)[1] if clear else None
 
     @property
     def sentence(self) -> str:
-        """The step that decided, in words."""
+        """A sentence that names the step that decided, or says that no step did."""
         jump, highest = self.jump, max(step.share for step in self.steps)
         if jump is None:
             most = f"at most {highest:.0%}" if highest else "none"
@@ -94,7 +94,7 @@ class Decision(NamedTuple):
 
     @property
     def table(self) -> str:
-        """A row for each step: the share of continuations, its interval, what happened."""
+        """A row for each step (the share of continuations, its interval, the step), and the mix."""
         bands = ("{:4.0%} to {:4.0%}".format(*step.interval) for step in self.steps)
         rows = zip(self.steps, bands, strict=True)
         lines = [f"{s.number:>3}  {s.share:4.0%}  {band}  {s.text}" for s, band in rows]
@@ -159,8 +159,8 @@ def decision_of(
     broken: Mapping[int, int],
     count: int,
 ) -> Decision:
-    """The curve, from the number of `count` continuations that break the promise after each step;
-    at steps that are missing the story itself has broken it."""
+    """The curve. After each step `broken` of `count` continuations break the promise; if a step is
+    missing in `broken`, the story itself has broken it by then."""
     steps = tuple(
         StoryStep(
             place,
@@ -182,7 +182,7 @@ def _broken_after(
     chances: tuple[int, int, int],
     places: Sequence[int],
 ) -> dict[int, int]:
-    """How many continuations of each of these prefixes break the promise."""
+    """For each of these steps, how many continuations break the promise."""
     count, length, seed = chances
     text, version = script
     story = Exploration(text, (version,) if version else ())

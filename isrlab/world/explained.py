@@ -1,4 +1,4 @@
-"""What each command of the scenario language does, and each word of it: see `explained.txt`."""
+"""Explanations of the scenario language's commands and of their words, from `explained.txt`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from isrlab.engine.safety import PROPERTIES
 from isrlab.engine.versions import PRESETS
 from isrlab.world.commands import COMMANDS, SYNONYMS
 
-KINDS = "(words)"  # of words, such as BROKER: they stand where a command's name does
+KINDS = "(words)"  # in place of a command's name: kinds of words, such as BROKER
 
 
 def explained() -> dict[str, dict[str, str]]:
-    """By command: what it does (under ""), and what its words mean, where not all mean the same."""
+    """By command: its effect (under ""), and the meanings that words have only with it."""
     texts, head = dict[str, dict[str, str]](), ""
     for line in Path(__file__).with_name("explained.txt").read_text(encoding="utf-8").splitlines():
         name, text = (part.strip() for part in line.split("|", 1))
@@ -24,7 +24,7 @@ def explained() -> dict[str, dict[str, str]]:
 
 
 def words() -> dict[str, dict[str, Any]]:
-    """For each command: how it is written, what it does, and what words may follow and mean."""
+    """For each command: its usage, its effect, and the words that may follow, with meanings."""
     shown, texts = dict[str, dict[str, Any]](), explained()
     promises = {name: (check.__doc__ or "").splitlines()[0] for name, check in PROPERTIES.items()}
     for name in (*COMMANDS, *SYNONYMS):

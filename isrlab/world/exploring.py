@@ -1,7 +1,7 @@
 """A reader's exploration: a tree of steps, each played by the rules of several versions.
 
-A step is a line of the scenario language. Each version has its own run of it, forked from that of
-the step before when first needed. A line that a version cannot play is a problem, and does nothing.
+A step is a line of the scenario language. Each version has its own run of it, forked from the run
+of the step before when needed. A line that a version cannot play only leaves a note of the problem.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_STEPS = 2_000  # of a tree
 
 @dataclass(slots=True)
 class Node:
-    """One step; `parent` is the step before it, `last` the child visited last."""
+    """One step; `parent` is the previous step, `last` the child that was visited last."""
 
     line: str
     parent: int
@@ -29,11 +29,11 @@ class Node:
     runs: dict[str, Run] = field(default_factory=dict)
     captions: dict[str, str] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
-    states: dict[str, list[object]] = field(default_factory=dict)  # what is drawn, to compare
+    states: dict[str, list[object]] = field(default_factory=dict)  # drawn states, to compare
 
 
 class Exploration:
-    """A scenario that is open: its set-up is the root, its steps the first path through the tree.
+    """An open scenario: its set-up is the root, and its steps are the first path through the tree.
 
     `versions` are one or two names; the default is the scenario's own. `at` is the step to begin
     at (default: the last). Raises ValueError for a scenario that cannot be played.
@@ -52,14 +52,14 @@ class Exploration:
             raise ValueError("a scenario begins with a 'partition' line")
         self.tree = [Node("", 0)]
         self.current = 0
-        self.run(self.versions[0])  # the set-up is wrong in all versions, or in none
+        self.run(self.versions[0])  # a wrong set-up is wrong in every version
         for line in filter(does_something, lines[first:]):
             self.play(line)
         self.run(self.versions[0])
         self.go(self.path(self.current)[at] if at is not None else self.current)
 
     def compare(self, versions: Sequence[str | KafkaVersion]) -> None:
-        """Play the same steps by the rules of these versions, one or two."""
+        """Choose the one or two versions whose rules play the steps."""
         chosen = [self._rules_of(version) for version in versions[:2]]
         self.rules |= {version.name: version for version in chosen}
         self.versions = [version.name for version in chosen]
@@ -68,7 +68,7 @@ class Exploration:
         return self.rules.get(str(version)) or KafkaVersion.of(version)
 
     def play(self, line: str) -> None:
-        """Take a step from the current one; a known step is entered again."""
+        """Take a step from the current one, or go to it if the tree already has it."""
         line = " ".join(line.split("#")[0].split())
         if not does_something(line):
             raise ValueError(f"{line!r} is not a step")
@@ -111,7 +111,7 @@ class Exploration:
                 try:
                     play_line(run, tried.line)
                 except (ValueError, NotSettledError) as error:
-                    why = str(error).split("\n")[:2][-1].strip()  # what is wrong with a line
+                    why = str(error).split("\n")[:2][-1].strip()  # the reason, without the place
                     run, tried.problems[version] = fork(before), why
                 tried.captions[version] = news(run, before)
             tried.runs[version] = run
@@ -135,7 +135,7 @@ class Exploration:
         return [name for name in self.run(version, step).violations if name not in before]
 
     def differs(self) -> int | None:
-        """The first step on the path after which the two versions are not in the same state."""
+        """The first step on the path after which the states of the two versions differ."""
         for step in self.path(self.current) if len(self.versions) > 1 else ():
             first, second = (self._state(version, step) for version in self.versions)
             if first != second:

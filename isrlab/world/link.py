@@ -1,7 +1,7 @@
 """A schedule, its versions and a step as the fragment of a link, and back.
 
-Theory of operation. The part after `#` never leaves the browser. It is a letter that names the
-form, then the text, deflated with a dictionary of common words of schedules, in base64url. Links
+Theory of operation. The fragment, the part after `#`, never leaves the browser. It is a letter for
+the form, then the text, deflated with a dictionary of schedules' common words, in base64url. Links
 stay valid: `_WORDS` never changes, and a new form gets another letter. A link is untrusted: at most
 `MOST_TEXT` characters are read, as text to play or refuse.
 """

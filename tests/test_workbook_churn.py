@@ -267,7 +267,7 @@ def test_what_goes_one_way_at_every_seed_is_marked(answered):
     ]  # fmt: skip
     assert changes.loc[("stalled brokers fenced", "under-replicated"), "mean"] == pytest.approx(40)
     finding = model.finding(changes)
-    assert "by 0.5 % in the mean at most; a single seed lies up to 33 %" in finding
+    assert "by at most 0.5 % on average. A single seed lies up to 33 %" in finding
     assert "median wait by -50 %" in finding and "under-replicated by +40 %" in finding
     ax = model.plot_sensitivity(answered, {"old": "0.8.2", "new": "4.1"})
     assert title(ax).endswith("in one direction at every seed: stalled brokers fenced")

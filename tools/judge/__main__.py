@@ -19,7 +19,6 @@ from typing import Any
 
 import click
 
-from isrlab.engine.versions import GENERATIONS, KafkaVersion
 from isrlab.judged.stored import COMPARED, ENDING, FOLDER, SETTINGS, JudgedRun, Seen
 from judge import jars, power, schedules
 from judge.classes import CLASSES, Judged
@@ -27,13 +26,6 @@ from judge.world import World
 
 MOST = 3  # differences shown for a class
 ONE_JVM = 250  # schedules in one JVM, which would run out of memory with more
-
-
-def rules(release: str) -> KafkaVersion:
-    """The rules of a release; the newest of the table for one that it does not have yet."""
-    if jars.numbers(release)[:2] > GENERATIONS[-1].last[:2]:
-        return GENERATIONS[-1]
-    return KafkaVersion.of(release)
 
 
 def judge(release: str, kinds: tuple[str, ...], seeds: range, folder: str, store: bool) -> bool:
@@ -56,7 +48,7 @@ def judge(release: str, kinds: tuple[str, ...], seeds: range, folder: str, store
         runs, differences = judge_class(CLASSES[kind], world, release, seeds)
         found += differences
         if store and not differences:
-            write(release, power.choose(runs, rules(release)))
+            write(release, power.choose(runs, jars.rules(release)))
             note(kind, release, sum(len(run.schedule) for run in runs))
     return found > 0
 
@@ -72,7 +64,7 @@ def judge_class(
     judged: Judged, world: World, release: str, seeds: range
 ) -> tuple[list[JudgedRun], int]:
     """Kafka's states in all runs, and the number of differences; it stops after a few."""
-    version, begun = rules(release), time.monotonic()
+    version, begun = jars.rules(release), time.monotonic()
     runs: list[JudgedRun] = []
     steps = differences = 0
     for seed in seeds:
@@ -147,7 +139,7 @@ def main(releases: tuple[str, ...], jobs: int, **options: Any) -> None:
     """
     for release in releases:
         try:
-            rules(release)
+            jars.rules(release)
         except ValueError as error:
             raise click.UsageError(str(error)) from None
     seeds = range(options["seed"], options["seed"] + options["runs"])

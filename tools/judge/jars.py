@@ -10,6 +10,8 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+from isrlab.engine.versions import GENERATIONS, KafkaVersion
+
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "isrlab" / "judge"
 EVERY = (
     *("0.10.2.2", "0.11.0.3", "1.1.1", "2.4.1", "2.6.3", "2.7.2", "2.8.2", "3.0.2", "3.1.2"),
@@ -38,6 +40,13 @@ def numbers(release: str) -> tuple[int, ...]:
         forms = "0.10.2.2, 2.5.1 or 3.9.2"
         raise ValueError(f"{release!r} is not one release of Kafka; name it in full, like {forms}")
     return tuple(map(int, release.split(".")))
+
+
+def rules(release: str) -> KafkaVersion:
+    """The rules of a release; the newest of the table for one that it does not have yet."""
+    if numbers(release)[:2] > GENERATIONS[-1].last[:2]:
+        return GENERATIONS[-1]
+    return KafkaVersion.of(release)
 
 
 def broker(release: str) -> list[Artifact]:

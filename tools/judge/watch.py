@@ -25,7 +25,6 @@ from hunt import javac, kinds
 from isrlab.engine.versions import RULES, KafkaVersion
 from isrlab.logs.reader import formats
 from judge import jars
-from judge.__main__ import rules
 
 SPEAKERS = re.compile(
     r"(kafka/(cluster|server|controller)/|org/apache/kafka/(controller|server|metadata|storage)/)"
@@ -82,11 +81,10 @@ def change_of_rules(before: str, after: str) -> str:
     try:
         KafkaVersion.of(after)
     except ValueError:
-        print(f"  The table ends with {rules(after).releases}: {after} is judged by those rules.")
-        return (
-            f"{after} is not in the table, and was judged by the rules of {rules(after).releases}"
-        )
-    old, new = rules(before), rules(after)
+        newest = jars.rules(after).releases
+        print(f"  The table ends with {newest}: {after} is judged by those rules.")
+        return f"{after} is not in the table, and was judged by the rules of {newest}"
+    old, new = jars.rules(before), jars.rules(after)
     changed = [rule for rule in RULES if getattr(old, rule) != getattr(new, rule)]
     lines = [f"  {rule}: {old.form(rule)} -> {new.form(rule)}" for rule in changed]
     print("\n".join(lines or ["  none differs"]))

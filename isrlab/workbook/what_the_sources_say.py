@@ -37,6 +37,7 @@ COLOURS = {
 }
 LONGEST_VERDICT = 40  # characters; a longer verdict is shown only when the claim is opened
 _PRE = "font-family:monospace;font-size:85%;line-height:1.25"
+_OTHERS = re.compile(r"# Where `.+?`:.*(\n#.*)*\n\n")  # comments on other releases
 
 
 def articles() -> Markdown:
@@ -71,7 +72,8 @@ def claim_html(claim: Claim) -> str:
     printed = "\n\n".join(f"{s.says}: {s.printed}" for s in claim.statements)
     parts = f"<p>{escape(claim.run)} {escape(claim.evidence)}</p>{_pre(printed)}"
     if "" in claim.scripts:
-        text = re.sub(r" *#>.*", "", claim.trial("", claim.version).run.rewritten)
+        own = _OTHERS.sub("", claim.trial("", claim.version).run.rewritten)
+        text = re.sub(r" *#>.*", "", own)
         parts += f"<p>The run, in Kafka {claim.version}:</p>{_pre(text)}"
     return (
         f'<details style="margin:4px 0"><summary><b>{claim.number}.</b> {escape(claim.sentence)} '

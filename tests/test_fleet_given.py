@@ -73,9 +73,9 @@ def test_pauses_are_text_and_back() -> None:
     ({"pauses": "latency 2 15-30"}, "or 'latency 2 15-30 250'"),
     ({"pauses": "down 2 15-30 250"}, "is not a pause"),
     ({"pauses": "down 2 30-15"}, "ends before it begins"),
-    ({"assigned": "1,2,3"}, "assigned has 1 partitions; valid: partitions=4"),
+    ({"assigned": "1,2,3"}, "assigned lists 1 partition; valid: partitions=4"),
     ({"assigned": "1,2 3,1 1,3 3,2"}, "replication_factor=3"),
-    ({"assigned": "1,2,4 3,1,2 1,3,2 3,2,1"}, "brokers out of 1 to 3"),
+    ({"assigned": "1,2,4 3,1,2 1,3,2 3,2,1"}, "brokers, from 1 to 3"),
     ({"assigned": "1;2"}, "is not a list of replicas"),
     ({"leader_bytes_per_s": 1_000, "link_bytes_per_s": 9}, "=1,000 with link_bytes_per_s=9; valid"),
 ])  # fmt: skip

@@ -299,11 +299,11 @@ def test_what_cannot_be_played_is_said():
         FleetConfig(pauses="dead 2 10-60")
     with pytest.raises(ValueError, match="none of dead, elections, reassigned"):
         REASSIGNED.with_(leaders="stay")
-    with pytest.raises(ValueError, match="reassigned has 1 partitions; valid: partitions=8"):
+    with pytest.raises(ValueError, match="reassigned lists 1 partition; valid: partitions=8"):
         REASSIGNED.with_(reassigned="1,2,3")
     with pytest.raises(ValueError, match="valid: stay, move"):
         FleetConfig(leaders="go")
-    with pytest.raises(ValueError, match="broker 2 is back 5,000 ms after"):
+    with pytest.raises(ValueError, match="5,000 ms after it stopped; valid"):
         fleet.simulate_local(ROLLED.with_(restart_s=0, pauses="dead 2 10-15"))
     with pytest.raises(ValueError, match="'soon' is not a time"):
         FleetConfig(elections="soon")

@@ -12,12 +12,13 @@ from typing import Any, cast
 from isrlab.engine.choices import IsrWrite
 from isrlab.engine.rules import effective_min_isr, isr_check_period_ms
 from isrlab.engine.versions import KafkaVersion
+from isrlab.events.wording import counted
 from isrlab.fleet.given import pauses_of, replicas_of, seconds_of
 from isrlab.fleet.kernel.state import Links, Rules
 
 LOADS: dict[str, str] = {
-    "steady": "batches at random, nothing else",
-    "bursts": "and bursts, each partition on its own",
+    "steady": "batches at random times, and nothing else",
+    "bursts": "also bursts, of each partition on its own",
     "heavy": "bursts of very different height: most low, few up to fifty times as high",
     "together": "bursts that hit many partitions of the cluster at the same moment",
 }
@@ -49,111 +50,108 @@ class FleetConfig:
 
     # fmt: off
     version: str = _text("0.8.2", "Kafka version whose rules apply")
-    name: str = _text("", "what the events carry in the column `run`; empty: the version")
+    name: str = _text("", "name of the run in the events, column `run`; empty: the version")
     partitions: int = _number(1_000, "partitions", 1, 1_000_000,
-        "of the one topic; each has a leader and followers in turn over the brokers")
-    brokers: int = _number(3, "brokers", 2, 10_000, "of the cluster")
+        "partitions of the one topic, whose leaders and followers take turns over the brokers")
+    brokers: int = _number(3, "brokers", 2, 10_000, "brokers of the cluster")
     replication_factor: int = _number(3, "replicas", 2, 9,
-        "replicas of each partition, the leader among them")
-    assigned: str = _text("", "replicas of each partition, leaders first: '1,2,3 3,1,2'")
+        "replicas of each partition, including the leader")
+    assigned: str = _text("", "replicas of each partition, its leader first: '1,2,3 3,1,2'")
     minutes: float = _number(60.0, "minutes", 0.01, 14 * DAY_MINUTES, "how long the fleet runs")
-    seed: int = _number(1, "", 0, 2**63 - 1, "decides all draws; nothing else does")
+    seed: int = _number(1, "", 0, 2**63 - 1, "seed of all random draws")
 
     replica_lag_time_max_ms: int | None = _number(None, "ms", 1, 86_400_000,
-        "a follower that is behind for longer leaves the ISR")
+        "a follower that has not been caught up for longer leaves the ISR")
     replica_lag_max_messages: int | None = _number(None, "records", 0, 2**53,
-        "one that lacks more at an isr-expiration check leaves the ISR (up to 0.8.2)")
+        "a follower that lacks more at an isr-expiration check leaves the ISR (up to 0.8.2)")
     min_insync_replicas: int = _number(1, "replicas", 1, 9,
-        "ISR that acks=all demands; fewer: refused")
+        "with fewer replicas in the ISR, produces with acks=all are refused")
     num_replica_fetchers: int = _number(1, "threads for each pair of brokers", 1, 64,
-        "threads from each broker to each leader; partitions share them")
+        "threads from each broker to each leader, which share its partitions")
     replica_fetch_max_bytes: int = _number(1_048_576, "bytes", 1, 2**31 - 1,
-        "of one partition in one response")
+        "limit for one partition in one response")
     replica_fetch_response_max_bytes: int = _number(10_485_760, "bytes", 1, 2**31 - 1,
-        "of one response")
+        "limit for one response")
     replica_fetch_wait_max_ms: int = _number(500, "ms", 1, 60_000,
-        "how long a leader parks a fetch that finds nothing")
+        "how long a leader parks a fetch that finds too little")
     replica_fetch_min_bytes: int = _number(1, "bytes", 1, 2**31 - 1,
-        "what a fetch must find to be answered immediately")
+        "how much a fetch must find to be answered immediately")
 
     load: str = _text("bursts", "steady, bursts, heavy, together, or trace")
-    records_per_s: float = _number(5.0, "records/s for each partition", 0, 1e6,
-        "mean rate outside bursts")
-    batch_every_ms: int = _number(1_000, "ms between batches, on average", 1, 3_600_000,
-        "mean gap between batches, exponential")
-    batch_size: int = _number(0, "bytes, 0: records drawn together are a batch", 0, 2**31 - 1,
-        "of a producer's batch at most; a burst's records then come evenly, every ms")
+    records_per_s: float = _number(5.0, "records/s", 0, 1e6, "mean of a partition, outside bursts")
+    batch_every_ms: int = _number(1_000, "ms", 1, 3_600_000, "mean gap of batches (exponential)")
+    batch_size: int = _number(0, "bytes, 0: as drawn", 0, 2**31 - 1,
+        "limit for a producer's batch; the records of a burst then arrive evenly, every ms")
     linger_ms: int = _number(0, "ms", 0, 3_600_000,
-        "for which a producer waits for more records (with batch_size)")
+        "how long a producer waits for more records (with batch_size)")
     record_bytes: int = _number(500, "bytes", 1, 1_000_000, "size of every record")
-    burst_records: int = _number(30_000, "records in a burst of one partition", 0, 10**8,
-        "height of a burst (of heavy ones: the mean)")
+    burst_records: int = _number(30_000, "records", 0, 10**8,
+        "records of a burst; with load=heavy, their mean")
     burst_s: float = _number(1.0, "s", 0, 3_600,
-        "over which it is spread, a batch every 10 ms; 0: one batch")
-    burst_every_s: float = _number(1_800.0, "s between bursts, on average", 1, 86_400 * 14,
-        "mean time between bursts of a partition, exponential")
-    burst_share: float = _number(0.3, "share of partitions hit together", 0, 1,
-        "of the partitions that a common burst hits (load=together)")
-    hot_partitions: int = _number(0, "partitions, the first ones, with more load", 0, 1_000_000,
-        "that get more load outside bursts")
-    hot_times: float = _number(10.0, "times as many records in a hot partition", 0, 1e6,
-        "how much more")
-    daily_swing: float = _number(0.0, "share by which the load swings over a day", 0, 1,
-        "most load at 15:00 UTC, least at 03:00; a run begins at midnight")
+        "length of a burst, which has a batch every 10 ms; 0: one batch")
+    burst_every_s: float = _number(1_800.0, "s", 1, 86_400 * 14,
+        "mean time between bursts of a partition (exponential)")
+    burst_share: float = _number(0.3, "share", 0, 1,
+        "share of the partitions that a common burst hits (load=together)")
+    hot_partitions: int = _number(0, "partitions", 0, 1_000_000,
+        "this many partitions, from the first on, get more load outside bursts")
+    hot_times: float = _number(10.0, "times as many records", 0, 1e6,
+        "load of a hot partition, as a multiple of the load of others")
+    daily_swing: float = _number(0.0, "share", 0, 1,
+        "how far load is above its mean at 15:00 UTC, and below it at 03:00; runs begin at 00:00")
 
     trace_file: str = _text("", "recorded load: CSV, CSV.GZ or Parquet (load=trace)")
-    trace_columns: str = _text("", "which columns of it to read, if their names do not tell")
+    trace_columns: str = _text("", "columns of the trace to read, if their names do not show it")
 
-    acks_all_share: float = _number(1.0, "share of partitions with acks=all", 0, 1,
-        "of the partitions whose producers use acks=all; the others acks=1")
-    request_timeout_ms: int = _number(30_000, "ms that a produce may wait", 1, 3_600_000,
-        "after which a produce that waits for the ISR fails")
+    acks_all_share: float = _number(1.0, "share", 0, 1,
+        "share of the partitions whose producers use acks=all; the others use acks=1")
+    request_timeout_ms: int = _number(30_000, "ms", 1, 3_600_000,
+        "after this time a produce that waits for the ISR fails")
     delivery_timeout_ms: int = _number(120_000, "ms of retries, 0 for none", 0, 86_400_000,
-        "for which a refused produce is retried")
+        "how long a refused produce is retried")
 
-    fetch_latency_ms: int = _number(2, "ms one way", 1, 60_000, "of every message between brokers")
+    fetch_latency_ms: int = _number(2, "ms", 1, 60_000, "one-way delay between brokers")
     follower_bytes_per_s: int = _number(10_000_000, "bytes/s for each thread", 1, 10**12,
         "what a fetcher thread can receive and write")
-    follower_spread: float = _number(0.2, "share by which brokers differ from it", 0, 0.9,
-        "brokers are drawn this much slower or faster, evenly")
-    stall_s: float = _number(20.0, "s that a follower's fetchers are stalled", 0, 86_400,
-        "length of a stall of a broker's fetchers (a hanging disk, say); its session lives")
-    stall_every_s: float = _number(3_600.0, "s between stalls of a broker", 1, 86_400 * 14,
-        "mean time between them, exponential")
-    stall_speed: float = _number(0.0, "share of its speed left in a stall", 0, 1,
-        "0: they fetch nothing; 0.5: they work at half speed")
+    follower_spread: float = _number(0.2, "share", 0, 0.9,
+        "the speeds of brokers are drawn evenly, up to this share lower or higher")
+    stall_s: float = _number(20.0, "s", 0, 86_400,
+        "how long a broker's fetchers stall (a hanging disk, say); its session lives")
+    stall_every_s: float = _number(3_600.0, "s", 1, 86_400 * 14,
+        "mean time between these stalls (exponential)")
+    stall_speed: float = _number(0.0, "share", 0, 1,
+        "0: stalled fetchers fetch nothing; 0.5: they work at half speed")
     leader_bytes_per_s: int = _number(0, "bytes/s to all followers, 0 for no limit", 0, 10**12,
-        "what a leader can send: one link, in equal shares to the threads that have work")
+        "what a leader can send; its link is shared equally by the threads with work")
     link_bytes_per_s: int = _number(0, "bytes/s between two brokers, 0 for no limit", 0, 10**12,
-        "what a leader can send to each follower, whose threads share it in the same way")
+        "what a leader can send to each follower, whose threads share it equally")
     throttle_bytes_per_s: int = _number(0, "bytes/s, 0 for none", 0, 10**12,
-        "leader. and follower.replication.throttled.rate, of what is reassigned, or left behind "
-        "for all (leaders=move)")
-    leader_stall_s: float = _number(0.0, "s that a leader's reads are stalled", 0, 86_400,
-        "length of a time in which a leader answers no fetch")
-    leader_stall_every_s: float = _number(3_600.0, "s between such stalls", 1, 86_400 * 14,
-        "mean time between those")
-    restart_s: float = _number(0.0, "s that a broker is down in a rolling restart", 0, 86_400,
-        "rolling restart: how long each broker's followers are down")
-    restart_every_s: float = _number(600.0, "s from one restart to the next", 1, 86_400 * 14,
-        "from one broker's turn to the next; the first comes after this")
-    pauses: str = _text("", "troubles at known times: 'fetchers 2 15-30, down 3 40-60' (s)")
-    leaders: str = _text("stay", "stay: whatever happens; move: as Kafka moves them (moving.py)")
+        "leader. and follower.replication.throttled.rate of the partitions that move, or of all "
+        "if none is reassigned (leaders=move)")
+    leader_stall_s: float = _number(0.0, "s", 0, 86_400,
+        "how long a stalled leader answers no fetch")
+    leader_stall_every_s: float = _number(3_600.0, "s", 1, 86_400 * 14,
+        "mean time between stalls of a leader (exponential)")
+    restart_s: float = _number(0.0, "s", 0, 86_400,
+        "rolling restart: how long each broker is down (leaders=stay: only as a follower)")
+    restart_every_s: float = _number(600.0, "s", 1, 86_400 * 14,
+        "time from one broker's restart to the next, and to the first")
+    pauses: str = _text("", "faults at given times: 'fetchers 2 15-30, down 3 40-60' (s)")
+    leaders: str = _text("stay", "stay: they never change; move: as Kafka moves them (moving.py)")
     session_timeout_ms: int | None = _number(None, "ms", 1, 3_600_000,
-        "after which a broker that died is dead to the controller (leaders=move)")
+        "after this time the controller knows that a broker has died (leaders=move)")
     rebalance_every_s: float = _number(300.0, "s, 0 for never", 0, 86_400,
-        "from one automatic election of preferred leaders to the next (leaders=move)")
-    elections: str = _text("", "when an operator elects them: '120 300.5' (s; leaders=move)")
-    reassigned: str = _text("", "replicas in the end, as in assigned (leaders=move)")
-    reassign_s: float = _number(10.0, "s", 0, 86_400 * 14, "when the first of them begin to move")
+        "time between automatic elections of preferred leaders (leaders=move)")
+    elections: str = _text("", "when an operator elects preferred leaders: '120 300.5' (s)")
+    reassigned: str = _text("", "replicas after the reassignment, as in assigned (leaders=move)")
+    reassign_s: float = _number(10.0, "s", 0, 86_400 * 14, "when the reassignment begins")
     moves_at_once: int = _number(0, "partitions, 0 for all", 0, 1_000_000,
-        "that move at a time; the next begins when one is done")
-    new_broker: int = _number(0, "broker whose replicas begin empty, 0 for none", 0, 10_000,
-        "its replicas begin empty, outside the ISR")
-    backlog_records: int = _number(0, "records in each partition at the start", 0, 10**12,
-        "in every log at the start")
-    isr_commit_ms: int = _number(10, "ms from AlterPartition to its answer", 1, 3_600_000,
-        "from asking for an ISR change to its being stored")
+        "how many partitions move at a time; the next begins when one is done")
+    new_broker: int = _number(0, "broker, 0 for none", 0, 10_000,
+        "a broker whose replicas begin empty, outside the ISR")
+    backlog_records: int = _number(0, "records", 0, 10**12, "records in every log at the start")
+    isr_commit_ms: int = _number(10, "ms", 1, 3_600_000,
+        "from the request for an ISR change until the change is stored")
     # fmt: on
 
     def __post_init__(self) -> None:
@@ -305,25 +303,25 @@ def _problems(config: FleetConfig) -> list[tuple[bool, str]]:
     lingers = f"linger_ms={linger_ms} and batch_size={size} with load={load!r}; "
     lingers += "valid: linger_ms with a batch_size, and both with a load that is drawn"
     too_hot = f"hot_partitions={hot} is out of range; valid: 0 to partitions={partitions}"
-    badly = [
+    misplaced = [
         _misplaced(config, name, replicas_of(getattr(config, name)))
         for name in ("assigned", "reassigned")
     ]
     both = f"leader_bytes_per_s={config.leader_bytes_per_s:,} with "
     both += f"link_bytes_per_s={config.link_bytes_per_s:,}; valid: one of them, the other 0"
     moves, dead = config.leaders == "move", "dead" in config.pauses
-    still = f"leaders={config.leaders!r} with pauses={config.pauses!r}, "
-    still += f"elections={config.elections!r}, reassigned={config.reassigned!r}, "
-    still += f"throttle_bytes_per_s={config.throttle_bytes_per_s}; "
-    still += "valid: leaders='move', or none of dead, elections, reassigned and a throttle"
-    told_to = bool(config.elections or config.reassigned or config.throttle_bytes_per_s)
+    needs_move = f"leaders={config.leaders!r} with pauses={config.pauses!r}, "
+    needs_move += f"elections={config.elections!r}, reassigned={config.reassigned!r}, "
+    needs_move += f"throttle_bytes_per_s={config.throttle_bytes_per_s}; "
+    needs_move += "valid: leaders='move', or none of dead, elections, reassigned and a throttle"
+    is_operated = bool(config.elections or config.reassigned or config.throttle_bytes_per_s)
     needs_drawn = f"load={load!r} with leaders='move'; valid: a load that is drawn"
     return [
         (config.leaders not in LEADERS, f"leaders={config.leaders!r}; valid: {', '.join(LEADERS)}"),
-        (not moves and (dead or told_to), still),
+        (not moves and (dead or is_operated), needs_move),
         (config.leader_bytes_per_s > 0 and config.link_bytes_per_s > 0, both),
         (moves and load == TRACE, needs_drawn),
-        *((bool(problem), problem) for problem in badly),
+        *((bool(problem), problem) for problem in misplaced),
         (load not in loads, f"unknown load {load!r}; known: {', '.join(loads)}"),
         (copies > brokers, needs),
         (hot > partitions, too_hot),
@@ -339,8 +337,9 @@ def _misplaced(config: FleetConfig, name: str, given: list[list[int]]) -> str:
     fits = [len({*each}) == copies and min(each) >= 1 and max(each) <= brokers for each in given]
     if not given or (len(given) == config.partitions and all(fits)):
         return ""
-    valid = f"partitions={config.partitions:,}, each of replication_factor={copies} brokers"
-    return f"{name} has {len(given):,} partitions; valid: {valid} out of 1 to {brokers}"
+    valid = f"partitions={config.partitions:,}, each on replication_factor={copies} brokers"
+    lists = counted(len(given), "partition")
+    return f"{name} lists {lists}; valid: {valid}, from 1 to {brokers}"
 
 
 def _checked(item: Field[Any], value: Any) -> Any:

@@ -17,11 +17,11 @@ from isrlab.fleet.kernel.state import Ints
 
 LATENCY = "latency"
 ROLES = {
-    "fetchers": "its fetchers fetch nothing, its session lives",
+    "fetchers": "its fetchers fetch nothing; its session lives",
     "leader": "it answers no fetch",
-    "down": "the controller has taken it out, and it is not there",
-    "dead": "its process has died; the controller knows when its session ends",
-    LATENCY: "between it and other brokers every message takes so many ms, at least",
+    "down": "it is down after a clean shutdown",
+    "dead": "its process has died; the controller learns of that when its session ends",
+    LATENCY: "each message between it and another broker takes at least this many ms",
 }
 _FORM = re.compile(r"(\w+) (\d{1,5}) (\d{1,7}(?:\.\d{1,3})?)-(\d{1,7}(?:\.\d{1,3})?)( \d{1,5})?")
 _SECONDS = re.compile(r"\d{1,7}(\.\d{1,3})?")

@@ -88,9 +88,9 @@ def _moments(config: FleetConfig) -> list[Moment]:
             expired_ms = gone_ms + silent_ms + order_ms(config)
             if end - order_ms(config) <= expired_ms:
                 raise ValueError(
-                    f"broker {broker} is back {end - start:,} ms after a stop, at {end / 1000:g} s"
-                    f"; valid: outages above {expired_ms + order_ms(config) - start:,} ms, so that "
-                    "the controller has noticed (session_timeout_ms)"
+                    f"broker {broker} starts at {end / 1000:g} s, {end - start:,} ms after it "
+                    f"stopped; valid: outages above {expired_ms + order_ms(config) - start:,} ms, "
+                    "so that the controller has noticed (session_timeout_ms)"
                 )
             if is_clean:
                 moments.append(Moment(start, STOP, broker))
@@ -122,5 +122,5 @@ def _outages(config: FleetConfig, broker: int) -> list[tuple[int, int, bool]]:
     rows.sort()
     for before, after in pairwise(rows):
         if after[0] <= before[1]:
-            raise ValueError(f"broker {broker} stops at {after[0] / 1000:g} s but is down then")
+            raise ValueError(f"broker {broker} is down at {after[0] / 1000:g} s and cannot stop")
     return rows

@@ -316,7 +316,7 @@ def with_room(state: State, chunks: int = 1) -> State:
 def taken(state: State) -> Ints:
     """Take out and return the events written so far, int64[n, EVENT_COLUMNS]."""
     count = state.scalars[EVENT_COUNT]
-    assert count <= len(state.events), "more events in a millisecond than `most_rows` says"
+    assert count <= len(state.events), "more events in a millisecond than `most_rows` allows"
     state.scalars[EVENT_COUNT] = 0
     return state.events[:count].copy()
 

@@ -308,7 +308,7 @@ def _refuse(source: TraceFile, columns: dict[str, Column], keep: Bools, is_ms: b
     if np.ptp(times_us) > MOST_DAYS * 86_400 * 10**6:
         raise TraceError(
             f"{source.path} begins at {begins} and ends at {ends}; valid: up to "
-            f"{MOST_DAYS} days (are there s and ms, or times of 0, in one column?)"
+            f"{MOST_DAYS} days (does a column mix s and ms, or contain times of 0?)"
         )
     if is_ms and LIKE_SECONDS[0] <= times_us.min() // 1_000 < LIKE_SECONDS[1]:
         why = "these are s, not ms; valid: a name without '_ms'"

@@ -63,7 +63,7 @@ def test_a_line_that_a_version_cannot_play_does_nothing_there_and_says_why():
     story = Exploration(f"{TWO}\nkill 2\nkill 2", ("2.5",))
     assert "dead" in story.problem("2.5", 2) and not story.problem("2.5", 1)
     assert story.word("2.5") == "impossible"
-    assert view_of(story)["panels"][0]["problem"] in view_of(story)["said"]
+    assert view_of(story)["panels"][0]["problem"] in view_of(story)["announced"]
 
 
 @pytest.mark.parametrize("wrong", ["status", "", "# nothing", "partition replicas=1"])

@@ -185,13 +185,13 @@ def test_an_articles_loss_is_played_by_keys_alone_and_heard(chromium, context, s
     page.keyboard.press("Enter")
     ready(page)
     assert "✗ committed_records_survive" in page.locator(".tree").inner_text()
-    parts, said = heard(page), page.locator(".said").text_content()
+    parts, announced = heard(page), page.locator(".announced").text_content()
     controls = {"button", "combobox", "textbox", "spinbutton", "image", "progressbar", "group"}
     assert [part for part in parts if part[0] in controls and not part[1].strip()] == []
     assert len([name for role, name in parts if role == "button"]) > 20
     pictures = [name for role, name in parts if role == "image"]
     assert any("leo=" in name for name in pictures)
-    assert said and ("StaticText", " ".join(said.split())) in parts
+    assert announced and ("StaticText", " ".join(announced.split())) in parts
     by_keys(page, "#copy")
     page.keyboard.press("Enter")
     address = page.evaluate("location.href")

@@ -81,10 +81,10 @@ class DroppedFiles:
         """Add bytes to a file; `name` may contain folders. Raises DropError for too much data."""
         self.bytes += len(piece)
         if self.bytes > MOST_BYTES:
-            raise DropError(_too_much("This is"))
+            raise DropError(_too_much("The files are"))
         if name not in self._files:
             if len(self._files) == MOST_FILES:
-                raise DropError(f"These are more than {MOST_FILES} files; drop fewer.")
+                raise DropError(f"There are more than {MOST_FILES} files; drop fewer.")
             self._files[name] = self._place(name)
         with self._files[name].open("ab") as file:
             file.write(piece)
@@ -128,7 +128,7 @@ class DroppedFiles:
             for size in _unpacked_sizes(path):
                 self._unpacked += size
                 if self._unpacked > MOST_BYTES:
-                    raise DropError(_too_much("Unpacked it is"))
+                    raise DropError(_too_much("The unpacked files are"))
 
     def _logs(self, progress: OnProgress) -> Iterator[DroppedAnswer]:
         done = 0
@@ -201,4 +201,4 @@ def _unpacked_sizes(path: Path) -> Iterator[int]:
 
 def _too_much(what: str) -> str:
     remedy = "`python -m isrlab logs FOLDER` reads logs of any size on your machine."
-    return f"{what} more than {MOST_BYTES // 1_000_000} MB: {remedy}"
+    return f"{what} larger than {MOST_BYTES // 1_000_000} MB. {remedy}"

@@ -24,7 +24,7 @@ export function picture(svg, alt) {
   for (const part of [drawn, ...drawn.querySelectorAll("*")]) {
     const isHarmless = SHAPES.has(part.localName)
       && part.getAttributeNames().every((name) => !/^on|href|style/i.test(name));
-    if (!isHarmless) throw new Error(`${part.localName} is no part of a picture`);
+    if (!isHarmless) throw new Error(`${part.localName} may not be in a picture`);
   }
   drawn.setAttribute("role", "img");
   drawn.setAttribute("aria-label", alt);
@@ -40,14 +40,14 @@ function fill(parent, kids) {
 
 function render({ model, el }) {
   const root = make("div", { class: "isrlab-explorer", "data-lm-suppress-shortcuts": "true" });
-  const said = make("div", { class: "said", role: "status", "aria-live": "polite" });
+  const announced = make("div", { class: "announced", role: "status", "aria-live": "polite" });
   const parts = {};
   for (const name of ["bar", "problem", "cells", "actions", "panels", "below"]) {
     parts[name] = make(name === "cells" ? "ul" : "div", { class: name });
   }
   parts.cells.setAttribute("aria-label", "how these steps end in every version");
   parts.problem.className = "bad";
-  root.append(parts.bar, parts.problem, parts.actions, parts.panels, parts.cells, parts.below, said);
+  root.append(parts.bar, parts.problem, parts.actions, parts.panels, parts.cells, parts.below, announced);
   el.append(root);
   let typed = null; // the reader's edited schedule, until it is played
   const kept = new Map();
@@ -99,10 +99,10 @@ function render({ model, el }) {
       "aria-label": label, "data-key": `version ${nth}`,
       on: { change: () => send({ versions: [...parts.bar.querySelectorAll("select")].map((s) => s.value) }) },
       kids: [...(nth ? [""] : []), ...releases].map((name) =>
-        make("option", { value: name, text: name || "alone", selected: name === (versions[nth] || "") })),
+        make("option", { value: name, text: name || "none", selected: name === (versions[nth] || "") })),
     });
     const choosers = ["version", "second version"].map((label, nth) => same(label, [versions[nth], releases], () =>
-      make("label", { text: nth ? "beside " : "Kafka ", kids: [chooser(nth, label)] })));
+      make("label", { text: nth ? "compared with " : "Kafka ", kids: [chooser(nth, label)] })));
     [older.disabled, newer.disabled] = [path.length < 2, !next];
     if (!problem) line.value = "";
     fill(list, actions.flatMap((group) => group.actions).map((action) => same(`line ${action.line}`, action.label,
@@ -192,7 +192,7 @@ function render({ model, el }) {
     drawActions(state);
     drawPanels(state);
     drawBelow(state);
-    said.textContent = state.said;
+    announced.textContent = state.announced;
     if (name && (document.activeElement !== focused || focused.disabled)) { // refocus it, or its neighbour
       const all = [...root.querySelectorAll("[data-key]")];
       const same = all.find((element) => element.dataset.key === name && !element.disabled);

@@ -61,11 +61,11 @@ def view_of(story: Exploration, problem: str = "") -> dict[str, Any]:
         "differs": differs,
         "text": story.text,
         "problem": problem,
-        "said": problem or _said(story, differs),
+        "announced": problem or _announced(story, differs),
     }
 
 
-def _said(story: Exploration, differs: int | None) -> str:
+def _announced(story: Exploration, differs: int | None) -> str:
     """The text for a screen reader after a step."""
     parts = [story.tree[story.current].line or "The start."]
     for version in story.versions:

@@ -27,7 +27,7 @@ export function assist(root, box, words) {
       if (!given.length && words[name]) return `${words[name].usage}: ${words[name].does}`;
       const option = name.replace(/=.*/, "=");
       if (given.length && follow[option]) return `${option} ${follow[option]}`;
-      return command ? `${command.usage}: ${command.does}` : given.length ? `${given[0]} is no command.` : "";
+      return command ? `${command.usage}: ${command.does}` : given.length ? `${given[0]} is not a command.` : "";
     };
     show();
   }

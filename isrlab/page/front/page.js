@@ -45,35 +45,35 @@ function set(name, value) {
 
 // The worker and its time limit
 
-let worker, isReady, heard, isBusy, sent, waiting, latest, failures = 0;
+let worker, isReady, lastSign, isBusy, sent, waiting, latest, failures = 0;
 
 function begin(first) {
   worker?.terminate();
   worker = startWorker(false);
-  [isReady, isBusy, sent, waiting, latest, heard] = [false, false, 0, [first], 0, performance.now()];
+  [isReady, isBusy, sent, waiting, latest, lastSign] = [false, false, 0, [first], 0, performance.now()];
   document.documentElement.dataset.state = "loading";
-  worker.onmessage = ({ data }) => hear(data);
+  worker.onmessage = ({ data }) => receive(data);
   worker.onerror = (event) => fail(event.message || "Python could not be started");
 }
 
 function ask(message) {
   if (!isReady) {
     waiting.push(message);
-    say("Python is loading; what you chose comes next.");
+    say("Python is loading. Your choice is played after that.");
     return;
   }
-  heard = sent === latest && !isBusy ? performance.now() : heard;
+  lastSign = sent === latest && !isBusy ? performance.now() : lastSign;
   document.documentElement.dataset.state = "asked";
   worker.postMessage({ id: ++sent, ask: JSON.stringify(message) });
 }
 
-function hear(data) {
-  heard = performance.now();
+function receive(data) {
+  lastSign = performance.now();
   if (data.failed) return fail(data.failed);
   if (data.ready) {
     isReady = true;
     say("Python is ready.");
-    performance.measure("python", { start: begun, end: heard });
+    performance.measure("python", { start: begun, end: lastSign });
     for (const message of waiting) ask(message);
     keepForLater();
   } else if (data.busy) isBusy = true;
@@ -86,7 +86,7 @@ function hear(data) {
     isBusy = false;
     if (data.more && sent === latest) show(JSON.parse(data.more));
     else if (!data.more && sent === latest) document.documentElement.dataset.state = "done";
-    if (data.memory) fail("it needs more memory than a page should take");
+    if (data.memory) fail("it needed more memory than a page should use");
   }
   return undefined;
 }
@@ -95,16 +95,16 @@ function fail(why) {
   const { view } = state;
   const where = { text: view.text, versions: view.versions, at: view.path.length - 1 };
   failures += 1;
-  warn(`This was stopped: ${why}. ${failures < 2 ? "You stand where you stood before; other branches are gone."
-    : "The opening story is here instead."}`);
-  if (failures > 3) return say("Python does not start here.");
+  warn(`Python was stopped: ${why}. ${failures < 2 ? "The page goes back to your last step; other branches are lost."
+    : "The page goes back to the opening story."}`);
+  if (failures > 3) return say("Python does not start in this browser.");
   begin(failures < 2 ? where : { story: contents.opening, versions: ["4.3", "4.0"], at: 10 });
-  return say("Python is loading anew …");
+  return say("Python is loading again …");
 }
 
 setInterval(() => {
   const limit = isReady ? LIMIT_MS : START_LIMIT_MS;
-  if ((isBusy || sent !== latest || !isReady) && performance.now() - heard > limit) {
+  if ((isBusy || sent !== latest || !isReady) && performance.now() - lastSign > limit) {
     fail(`it took longer than ${limit / 1000} seconds`);
   }
 }, 500);
@@ -178,7 +178,7 @@ function fillChoices() {
     ...titles.map(([name, title]) => element("option", title || name, { value: name })));
   $("challenge").append(...Object.keys(contents.challenges).map((name) =>
     element("option", name.replaceAll("_", " "), { value: name })),
-  element("option", "exercises on fleets need numpy: only in the notebooks", { disabled: true }));
+  element("option", "exercises on fleets need numpy, and are only in the notebooks", { disabled: true }));
   $("recorded").append(element("option", "choose one", { value: "" }),
     ...Object.entries(contents.recordings).map(([value, text]) => element("option", text, { value })));
   $("promise").append(...contents.promises.map((name) =>
@@ -201,7 +201,7 @@ function listen() {
     const link = `${location.origin}${location.pathname}#${state.view.link}`;
     const copied = await (navigator.clipboard?.writeText(link) ?? Promise.reject()).then(() => true, () => false);
     history.replaceState(null, "", `#${state.view.link}`);
-    say(copied ? "The link is copied." : "The link is in the address bar.");
+    say(copied ? "The link has been copied." : "The link is in the address bar.");
   });
   window.addEventListener("hashchange", () => {
     const fragment = location.hash.slice(1);
@@ -255,7 +255,7 @@ function readRecorded(name) {
   const isKnown = Object.hasOwn(contents.recordings, name);
   $("recorded").value = isKnown ? name : "";
   $("logs").scrollIntoView();
-  stopReading(isKnown ? "fetching …" : "There is no recording of this name.");
+  stopReading(isKnown ? "fetching …" : "There is no recording with this name.");
   if (isKnown) {
     fetch(new URL(`${recordings}${name}.zip`, here))
       .then((answer) => answer.ok ? answer.blob() : Promise.reject())

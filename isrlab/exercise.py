@@ -89,7 +89,7 @@ class ExerciseRun:
     @property
     def run(self) -> Run:
         if self._run is None:
-            raise ValueError("the goals of a fleet are numbers")
+            raise ValueError("the goals of a fleet must be numbers")
         return self._run
 
     @cached_property

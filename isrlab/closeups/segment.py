@@ -140,9 +140,9 @@ class LogSegment:
         """
         last = batches[-1].last_offset
         if not 0 <= last - self.base_offset <= MOST_RELATIVE_OFFSET:
-            raise ValueError(f"offset {last} overflows a segment of base {self.base_offset}")
+            raise ValueError(f"offset {last} is too far above base offset {self.base_offset}")
         if batches[0].base_offset < self.next_offset:
-            raise ValueError(f"offset {batches[0].base_offset} was written before")
+            raise ValueError(f"offset {batches[0].base_offset} has been written already")
         index, since = self.index, self.unindexed_bytes
         *starts, _ = accumulate((b.size_bytes for b in batches), initial=self.size_bytes)
         each = self.rules.indexes_each_batch

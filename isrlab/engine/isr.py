@@ -32,7 +32,7 @@ from isrlab.engine.reading import leader_of
 ALTER_PARTITION_RETRY_MS = 50
 # Errors after which the leader takes its change back (P 3.7.1:1892-1944)
 REVERTING_ERRORS = ("OPERATION_NOT_ATTEMPTED", "INELIGIBLE_REPLICA")
-# and those after which it keeps the larger set until it hears from the controller
+# and those after which it keeps the larger set until the controller answers
 FINAL_ERRORS = (
     "UNKNOWN_TOPIC_OR_PARTITION",
     "UNKNOWN_TOPIC_ID",

@@ -141,7 +141,7 @@ def _add_topic(description: TopicsDescription, match: re.Match[str]) -> None:
         unclean is None and _NEARLY_UNCLEAN.search(configs)
     )
     if configs.endswith((",", "=")) or is_altered:
-        raise ValueError("cut, or without a value for min.insync.replicas or unclean election")
+        raise ValueError("cut off, or has no value for min.insync.replicas or unclean election")
     if match["topic"] in description.topics:
         raise ValueError("about a topic that is described twice")
     description.topics[match["topic"]] = DescribedTopic(

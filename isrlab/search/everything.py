@@ -170,7 +170,7 @@ class _Shown:
             return
         self.next = time.monotonic() + EVERY_S
         if self.is_first and not IS_FAST:
-            print('# with numba it is faster: pip install "isrlab[fleet]"', file=sys.stderr)
+            print('# numba makes it faster: pip install "isrlab[fleet]"', file=sys.stderr)
         self.is_first = False
         done = at.distinct / max(at.seconds, 1e-9)
         line = f"depth {at.depth}: {at.distinct:,} states, {at.transitions:,} transitions, "
@@ -194,15 +194,15 @@ def search_all(
     if end.counts:
         remembered = 1 - end.counts["computed"] / max(1, end.counts["steps"])
         print(f"# {remembered:.1%} of the engine's steps were remembered")
-    print(f"# chance that two states counted as one: {end.collision_chance:.1e}")
+    print(f"# chance that two states were counted as one: {end.collision_chance:.1e}")
     print(f"# {result}")
     if result.promise:
         print(f"#   {'; '.join(' '.join(map(str, action)) for action in result.actions)}")
-        print(result.text or "# no times were found at which the clocked world does the same")
+        print(result.text or "# no real times were found at which the same happens")
         return BREAKS
     if result.holds:
         return HOLDS
     why = f"it needs more than {limit / 1e6:,.0f} MB" if end.ended == "memory" else "it was stopped"
     kept, goes_on = how["spark"] or how["saves"], "the same command" if how["spark"] else "--resume"
-    print(f"# {why}; it is kept in {kept}: {goes_on} continues it")
+    print(f"# {why}; it is saved in {kept}, and {goes_on} continues it")
     return OPEN

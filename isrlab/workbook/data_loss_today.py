@@ -217,7 +217,7 @@ def a_try(release: str, variant: str = "A") -> tuple[list[dict[str, Any]], list[
             } for moment in each.moments]  # fmt: skip
             return rows, each.lines
     known = ", ".join(dict.fromkeys(name for name, _ in losing)) or "none"
-    raise ValueError(f"no recorded loss of variant {variant} in {release!r}; there are: {known}")
+    raise ValueError(f"no recorded loss of variant {variant} in {release!r}; known: {known}")
 
 
 def stranded() -> list[dict[str, Any]]:

@@ -238,7 +238,7 @@ def commits_of(log_dir: str = "", release: str = "4.1.2") -> list[Commit]:
     shown = commits(events)
     if not shown:
         raise ValueError(
-            f"{log_dir}: no record's commit is shown; set kafka.cluster.Partition to TRACE"
+            f"{log_dir}: no commits are logged; set the logger kafka.cluster.Partition to TRACE"
         )
     return shown
 

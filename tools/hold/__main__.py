@@ -32,7 +32,7 @@ def main(names: tuple[str, ...], again: bool, sample: bool, most: int | None) ->
     try:
         store, began = results.Store(alone=True), time.monotonic()
     except BlockingIOError:
-        sys.exit("another run is under way; when it has ended, this one goes on from there")
+        sys.exit("another run is in progress; when it has ended, repeat this command to continue")
     wanted = {cell.key(claim): (claim, cell) for claim in chosen for cell in table.cells(claim)}
     missing = [key for key in wanted if again or key not in store.known][:most]
     for done, key in enumerate(missing, 1):

@@ -59,11 +59,11 @@ def read(path: Path = FOLDER / "claims.toml") -> list[Claim]:
     claims = [msgspec.convert(row, Claim) for row in rows]
     for claim in claims:
         if bool(claim.holds) == bool(claim.on_average):
-            raise ValueError(f"{claim.name}: either holds or on_average")
+            raise ValueError(f"{claim.name}: give either holds or on_average")
         if claim.on_average and claim.seeds < 6:
             raise ValueError(f"{claim.name}: an interval of 95 % needs six seeds")
         if short := [name for name, those in claim.values.items() if len({*those}) < 3]:
-            raise ValueError(f"{claim.name}: three values at least of {', '.join(short)}")
+            raise ValueError(f"{claim.name}: at least three values of {', '.join(short)}")
     return claims
 
 

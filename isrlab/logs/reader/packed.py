@@ -190,4 +190,4 @@ def _members(path: str, stream: _Stream) -> Iterator[tuple[str, IO[bytes]]]:
             if entry.isfile() and (member := tar.extractfile(entry)):
                 yield entry.name, member
     if stream.last.strip(b"\0"):
-        raise DamagedFileError("a tar without its end")
+        raise DamagedFileError("a tar file without its end")

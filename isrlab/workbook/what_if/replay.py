@@ -66,7 +66,7 @@ def replay_of(record: Record, base: FleetConfig) -> LogReplay:
     """
     placed = _placed(record)
     if not placed:
-        raise ValueError("no partition with several replicas is known here")
+        raise ValueError("these logs show no partition with several replicas")
     numbers = {b: n for n, b in enumerate(sorted({b for r in placed.values() for b in r}), 1)}
     outs = [out for out in record.outs if out.key in placed]
     found = _pauses(outs, record, base.lag_time_ms)

@@ -75,7 +75,7 @@ def one(release: str, number: int, kind: str) -> JudgedRun:
     """A stored schedule by its number. Raises ValueError with the valid numbers."""
     runs = judged.read(kind, release)
     if not 0 <= number < len(runs):
-        raise ValueError(f"schedule {number} of {release}: there are 0 to {len(runs) - 1}")
+        raise ValueError(f"no schedule {number} of {release}; valid: 0 to {len(runs) - 1}")
     return runs[number]
 
 
@@ -137,7 +137,7 @@ def step_player(
     """
     version = KafkaVersion.of(release)
     if wrong and wrong not in RULED:
-        raise ValueError(f"no rule {wrong!r}; there are {', '.join(RULED)}")
+        raise ValueError(f"no rule {wrong!r}; known: {', '.join(RULED)}")
     others = other_forms(version, wrong) if wrong else [version]
     if not others:
         raise ValueError(f"{wrong} has one form only")

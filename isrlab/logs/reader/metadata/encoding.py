@@ -109,7 +109,7 @@ def uvarint(data: bytes, at: int) -> Value:
         value |= (byte & 0x7F) << 7 * nth
         if byte < 0x80:
             return value, at + nth + 1
-    raise ValueError("a number that does not end, or of more than 10 bytes")
+    raise ValueError("a number that does not end, or has more than 10 bytes")
 
 
 def varint(data: bytes, at: int) -> Value:

@@ -366,7 +366,7 @@ class Facts(Case):
         rows = [last[t] for t in sorted(topics & last.keys())]
         return rows if rows and all("throttled.replicas" in str(r.detail) for r in rows) else []
 
-    def assigned_anew(self) -> list[Statement]:
+    def reassigned(self) -> list[Statement]:
         """The replicas that are out are being added by a reassignment."""
         keys = {out.key for out in self.outs}
         return [row for row in self.record.assigned if row.key in keys]

@@ -413,6 +413,15 @@ def union_ms(spans):
     return total
 
 
+def test_a_broker_that_was_fenced_is_not_merely_strained(tmp_path):
+    """Without the lines that show its absences, the controller's line still shows a cut link."""
+    logs = RECORDED / "412-controller-out-of-reach" / "logs"
+    ignored = shutil.ignore_patterns("state-change*")
+    findings = look(shutil.copytree(logs, tmp_path / "logs", ignore=ignored))
+    assert findings.record.said("crash", (0, findings.record.end_ms), 2, cause="fenced")
+    assert "broker_strained" not in {incident.what for incident in findings.incidents}
+
+
 def test_a_rule_that_asks_for_an_unknown_fact_is_refused():
     with pytest.raises(ValueError, match=r"rules.txt:2: unknown fact 'moon'; known: "):
         rules.parse("rule eclipse\n  seen moon\n")

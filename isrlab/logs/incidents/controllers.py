@@ -79,6 +79,7 @@ def strained(record: Record) -> Iterator[list[Statement]]:
             span = run[0].ts_ms - APART_MS, run[-1].ts_ms + APART_MS
             others = (r for r in rows if r.broker != broker and span[0] <= r.ts_ms <= span[1])
             is_restless = is_within(record.restless_ms.get(broker, ()), *span)
+            is_restless |= bool(record.said("crash", span, broker))  # fenced: it was away longer
             if len(moments(run)) >= OFTEN and not any(others) and not is_restless:
                 yield run
 

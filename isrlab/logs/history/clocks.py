@@ -131,9 +131,10 @@ def _solved(
     units: list[Unit], facts: dict[tuple, dict[Unit, int]]
 ) -> tuple[dict[Unit, int], dict[Unit, int]]:
     """How far each clock is ahead, and how many statements show it."""
+    places = {unit: place for place, unit in enumerate(units)}
     shared: dict[tuple[Unit, Unit], list[tuple[int, int]]] = defaultdict(list)
     for stamps in facts.values():
-        for first, second in combinations(sorted(stamps, key=str), 2):
+        for first, second in combinations(sorted(stamps, key=places.__getitem__), 2):
             shared[first, second].append((stamps[first], stamps[second]))
     links: dict[Unit, list[tuple[Unit, int, int]]] = defaultdict(list)
     hints: dict[Unit, list[tuple[Unit, int]]] = defaultdict(list)
@@ -186,13 +187,13 @@ def _centred(group: dict[Unit, int], others: dict[Unit, int]) -> dict[Unit, int]
 def _cluster(times: list[tuple[int, int]]) -> tuple[int, int, bool]:
     """The difference (second minus first) that most pairs agree on, and how many of them do."""
     differences = sorted((second - first, first) for first, second in times)
-    best: list[tuple[int, int]] = []
-    start = 0
+    start, first, last = 0, 0, 0  # of the largest group: `differences[first:last]`
     for end in range(len(differences)):
         while differences[end][0] - differences[start][0] > TIGHT_MS:
             start += 1
-        if end + 1 - start > len(best):
-            best = differences[start : end + 1]
+        if end + 1 - start > last - first:
+            first, last = start, end + 1
+    best = differences[first:last]
     moments = [first for _, first in best]
     is_apart = max(moments) - min(moments) >= APART_MS
     return round(median(difference for difference, _ in best)), len(best), is_apart

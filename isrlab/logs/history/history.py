@@ -39,7 +39,7 @@ from isrlab.events.statements import (
     table_of,
 )
 from isrlab.logs.history.clocks import Clock, align_clocks
-from isrlab.logs.history.replicas import Replicas, incarnations_of_topic
+from isrlab.logs.history.replicas import Incarnation, Replicas
 from isrlab.logs.history.rules import Fault
 from isrlab.logs.history.scene import BLIP_MS, Scene, is_within
 from isrlab.logs.history.states import MISSING, NEWER, UNLIKE, PlacedState, StoredState, stored
@@ -136,8 +136,8 @@ def _add(scene: Scene, rows: list[Statement]) -> list[Gap]:
     earlier: dict[
         int, int
     ] = {}  # requests that belong before the stored state, though their timestamps are later
-    for key, lines in scene.partitions.items():
-        states = proven(key, lines, scene, earlier)
+    for key, lives in scene.lives.items():
+        states = proven(key, lives, scene, earlier)
         gaps += _gaps(key, states, scene.end_ms)
         rows += states
     for row in scene.rows:
@@ -182,11 +182,10 @@ def _of_the_whole(scene: Scene, gaps: Sequence[Gap]) -> Iterator[Gap]:
 
 
 def proven(
-    key: Key, rows: Sequence[Statement], scene: Scene, earlier: dict[int, int]
+    key: Key, lives: Sequence[Incarnation], scene: Scene, earlier: dict[int, int]
 ) -> list[Statement]:
     """The rows `isr_commit`, `unknown` and `deleted` of one partition, in order of time."""
     proven_rows: list[Statement] = []
-    lives = incarnations_of_topic(rows)
     for (life, after), following in zip(lives, [*lives[1:], None], strict=True):
         found = stored(life, scene.printing)
         states = [each for each in found if each.state is not None]

@@ -167,6 +167,11 @@ class Record:
         return told
 
     @cached_property
+    def first_led_ms(self) -> int:
+        """When the first partition gets a leader; 0 if none does."""
+        return min((times[0] for times, _ in self.leaders.values() if times), default=0)
+
+    @cached_property
     def named(self) -> dict[Key, list[int]]:
         """By partition: when a line names a live leader, including lines of followers."""
         told = self._naming("leader", "follower", "isr_commit")

@@ -70,7 +70,8 @@ def fault(line: Statement, rule: str, other: Statement | None = None) -> Fault:
 
 
 class Change(NamedTuple):
-    """Two neighbouring versions, the brokers that may be replicas, and the line of each version."""
+    """Two neighbouring versions, the brokers that may be replicas, and the line of each version.
+    Their leader epochs count from that of the first, so that like changes are equal."""
 
     before: Registration
     after: Registration
@@ -111,9 +112,10 @@ class Account:
         members = {
             r for state, _ in states.values() for r in (*state.isr, state.leader) if r is not None
         }
-        replicas = next(iter(lists.values()), tuple(sorted(members - {-1})))
-        if has_moved:
-            replicas = tuple(sorted(members.union(*lists) - {-1}))
+        every = tuple(sorted(members.union(*lists) - {-1}))
+        replicas = every if has_moved else next(iter(lists.values()), every)
+        # ZooKeeper-era lines print the replicas as a set: any may be the preferred leader.
+        is_list = any(line.is_exact for line in self.lines)
         for version, (before, line_before) in states.items():
             if version + 1 not in states:
                 continue
@@ -121,7 +123,12 @@ class Account:
             if has_moved and not is_kraft:
                 after = after._replace(moves=(replicas, ()))
             if not (has_moved and is_kraft) or (before.replicas and after.replicas):
-                order = self._ordered(replicas, after)
+                order = replicas
+                if not is_list and after.leader in replicas:
+                    order = (after.leader, *(r for r in replicas if r != after.leader))
+                epochs = before.leader_epoch, after.leader_epoch
+                rise = None if None in epochs else epochs[1] - epochs[0]  # type: ignore[operator]
+                before, after = before._replace(leader_epoch=0), after._replace(leader_epoch=rise)
                 changes.append(Change(before, after, order, line, line_before))
         return changes
 
@@ -129,13 +136,6 @@ class Account:
         """The lines between two moments, both included."""
         first = bisect_left(self.lines, from_ms, key=_ms)
         return self.lines[first : bisect_right(self.lines, to_ms, key=_ms)]
-
-    def _ordered(self, replicas: tuple[int, ...], after: Registration) -> tuple[int, ...]:
-        """ZooKeeper-era lines print the replicas as a set: any may be the preferred leader."""
-        is_list = any(line.is_exact for line in self.lines)
-        if is_list or after.leader not in replicas:
-            return replicas
-        return (after.leader, *(r for r in replicas if r != after.leader))
 
 
 def _ms(line: Statement) -> int:
@@ -368,7 +368,7 @@ def _in_time(account: Account) -> Iterator[Fault]:
             if first.is_request or first.is_exact or confirmed_ms >= first.ts_ms:
                 yield fault(line, "early", first)
         starts = account.scene.starts[line.broker] if line.kind == "follower" else ()
-        began_ms = max((at_ms for at_ms in starts if at_ms < line.ts_ms), default=0)
+        began_ms = [0, *starts][bisect_left(starts, line.ts_ms)]
         before = bisect_left(own, began_ms - LATE_MS, key=_ms)
         if before and (newest[before - 1].partition_epoch or 0) > (line.partition_epoch or 0):
             yield fault(line, "late", newest[before - 1])

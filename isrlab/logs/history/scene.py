@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from isrlab.engine.versions import release
 from isrlab.events.statements import Key, Statement
 from isrlab.logs.history.clocks import Clock
+from isrlab.logs.history.replicas import Incarnation, incarnations_of_topic
 
 QUIET = 0.1  # of the run: a broker's log that is silent for longer at the end has ended
 QUIET_MS = 60_000  # at least
@@ -44,12 +45,13 @@ class Scene:
         self.run = rows[0].run if rows else ""
 
     @cached_property
-    def partitions(self) -> dict[Key, list[Statement]]:
+    def lives(self) -> dict[Key, list[Incarnation]]:
+        """By partition: the topics that had its name, one after the other."""
         groups: dict[Key, list[Statement]] = defaultdict(list)
         for row in self.rows:
             if row.topic not in (None, QUORUM) and row.partition is not None:
                 groups[row.key].append(row)
-        return dict(sorted(groups.items()))
+        return {key: incarnations_of_topic(rows) for key, rows in sorted(groups.items())}
 
     # Logs
 

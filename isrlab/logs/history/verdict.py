@@ -10,14 +10,13 @@ The rule `from` is also broken if a line is missing that Kafka always writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events.statements import REQUESTS
 from isrlab.logs.history.offsets import offsets
 from isrlab.logs.history.possible import candidates, is_possible, releases
-from isrlab.logs.history.replicas import incarnations_of_topic
 from isrlab.logs.history.rules import (
     RULES,
     RULES_OF_A_PARTITION,
@@ -74,8 +73,8 @@ def judge(scene: Scene, release: str | None = None, lag_time_ms: int | None = No
 
 def accounts_of(scene: Scene) -> list[Account]:
     """The account of each partition; one that was deleted and created again has several."""
-    lives = (life for rows in scene.partitions.values() for life in incarnations_of_topic(rows))
-    lines = ([row for row in life.rows if row.kind in JUDGED] for life in lives)
+    lives = (life.rows for lives in scene.lives.values() for life in lives)
+    lines = ([row for row in rows if row.kind in JUDGED] for rows in lives)
     return [Account(rows, scene) for rows in lines if rows]
 
 
@@ -92,17 +91,12 @@ def _generations(
 
 
 def _unexplained(
-    versions: Iterable[KafkaVersion], changes: Sequence[Change]
+    versions: Sequence[KafkaVersion], changes: Sequence[Change]
 ) -> dict[KafkaVersion, list[Change]]:
     """By generation: the changes that its controllers cannot make."""
-    return {
-        version: [
-            change
-            for change in changes
-            if not is_possible(version, change.before, change.after, change.replicas)
-        ]
-        for version in versions
-    }
+    kinds = {change[:3] for change in changes}
+    impossible = {v: {kind for kind in kinds if not is_possible(v, *kind)} for v in versions}
+    return {v: [each for each in changes if each[:3] in impossible[v]] for v in versions}
 
 
 def _misplaced(scene: Scene) -> Iterator[Fault]:

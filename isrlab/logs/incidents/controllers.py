@@ -96,10 +96,7 @@ def moments(rows: Iterable[Statement]) -> list[int]:
 def elections(record: Record, span: Interval) -> list[Statement]:
     """Controllers elected within a span, except a cluster's first, elected before any leader."""
     rows = record.said("sign", span, sign="controller_elected")
-    if not rows:
-        return []
-    first_ms = min((times[0] for times, _ in record.leaders.values() if times), default=0)
-    return [row for row in rows if row.ts_ms > first_ms]
+    return [row for row in rows if row.ts_ms > record.first_led_ms]
 
 
 def _waited_for(rows: list[Statement], record: Record) -> int | None:

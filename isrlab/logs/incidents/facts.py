@@ -159,9 +159,9 @@ class Facts(Case):
 
     def out_from_the_start(self) -> list[Statement]:
         """A replica is out when the log begins, so no line shows why."""
-        first = {key: spans[0].start_ms for key, spans in self.record.spans.items() if spans}
-        was = [out for out in self.outs if first.get(out.key) == out.start_ms]
-        return self.left(was) if len(was) == len(self.outs) else []
+        spans = self.record.spans
+        is_so = all(o.key in spans and o.start_ms == spans[o.key][0].start_ms for o in self.outs)
+        return self.left() if is_so else []
 
     def fences_the_living(self) -> list[Statement]:
         """A controller fences brokers that it hears from again immediately."""

@@ -1,8 +1,8 @@
-"""Incidents of a simulated cluster, of all kinds, written as the logs of every broker.
+"""Simulated incidents of all kinds, written as the logs of every broker.
 
-ISR changes come from the fleet, with a fault at a known time; lines of processes, sessions and
-disks are the examples of signs.txt with broker and time filled in. One seed makes one incident:
-kind, release, time, broker, clock skew or none, a missing log or none.
+ISR changes come from the fleet, with a fault at a known time; lines about processes, sessions and
+disks are the examples of signs.txt with broker and time filled in. A seed determines one incident:
+kind, release, broker and times. `spoil` removes a log or lines, or moves a clock.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ RELEASES = ("0.8.2", "0.10.2", "1.1", "2.4", "2.8", "3.4", "3.9", "4.1")
 ASSIGNED = "1,2,3 2,3,1 3,1,2 1,3,2 2,1,3 3,2,1"
 EVERY_MS = 10_000  # a broker logs a line at least this often
 TOPIC = "load"
-DROPPED = 0.3  # the share of lines
+DROPPED = 0.3  # share of the lines
 SPOILT = ("", "missing", "clock", "dropped")
 
 
 @dataclass
 class Scene:
-    """One incident: the input of the fleet, further log lines, and the truth."""
+    """One incident: the input of the fleet, additional log lines, and the truth."""
 
     kind: str
     release: str
     broker: int
     random: random.Random
     pauses: str = ""
-    stops_ms: int | None = None  # the broker's log has a hole from here
+    stops_ms: int | None = None  # the broker logs nothing from here to starts_ms
     starts_ms: int | None = None
     only: tuple[int, int] | None = None  # the pair whose link is cut
     says: list[tuple[int, int, str]] = field(
@@ -114,7 +114,7 @@ def _down(scene: Scene, what: str, *, comes_back: bool, in_order: bool = False) 
 
 
 def _refused(scene: Scene, at_s: int) -> None:
-    """Other brokers cannot connect to a process that does not run."""
+    """Add lines of other brokers that cannot connect to a process that does not run."""
     for broker in scene.others:
         fetcher = f"[ReplicaFetcherThread-0-{scene.broker}], Error in fetch Name: FetchRequest;"
         text = f"{fetcher} Possible cause: java.nio.channels.ClosedChannelException"
@@ -221,7 +221,7 @@ UNTIL = {session_lost: "2.8", zookeeper_away: "2.8"}
 
 
 def incident(seed: int) -> Scene:
-    """The incident of a seed; kinds take turns."""
+    """The incident of a seed; consecutive seeds cycle through the kinds."""
     rng, kind = random.Random(seed), KINDS[seed % len(KINDS)]
     first = RELEASES.index(SINCE.get(kind, RELEASES[0]))
     last = RELEASES.index(UNTIL.get(kind, RELEASES[-1]))
@@ -234,29 +234,27 @@ def incident(seed: int) -> Scene:
 
 
 def write_logs(scene: Scene, folder: Path, seed: int) -> None:
-    """The logs of all brokers, one folder each."""
+    """Write the logs of all brokers, one folder each."""
     rng = random.Random(seed)
     lines: dict[int, list[tuple[int, str]]] = {broker: [] for broker in (1, 2, 3)}
     for event in _events(scene):
         if line := _line(event, scene.release):
             lines[event["broker"]].append((event["ts_ms"], line))
-    for broker, said in lines.items():
+    for broker, own in lines.items():
         noise = range(0, MINUTES * 60_000, EVERY_MS)
         text = "INFO Removed 0 expired offsets in 0 milliseconds. (kafka.server.GroupCoordinator)"
-        said += [
-            (ms + rng.randrange(1000), text) for ms in noise if not _is_gone(scene, broker, ms)
-        ]
+        own += [(ms + rng.randrange(1000), text) for ms in noise if not _is_gone(scene, broker, ms)]
     for ms, broker, text in scene.says:
         lines.setdefault(broker, []).append((ms, text))
-    for broker, said in lines.items():
+    for broker, own in lines.items():
         home = folder / f"broker-{broker}"
         home.mkdir(parents=True)
-        written = [_stamped(ms, text) for ms, text in sorted(said, key=lambda each: each[0])]
+        written = [_stamped(ms, text) for ms, text in sorted(own, key=lambda each: each[0])]
         (home / "server.log").write_text("\n".join(written) + "\n")
 
 
 def spoil(folder: Path, how: str, seed: int) -> None:
-    """Spoil logs: a broker's is `missing`, its `clock` is off, or lines are `dropped`."""
+    """Spoil the logs: one broker's is `missing` or has its `clock` off, or lines are `dropped`."""
     rng = random.Random(seed)
     victim = folder / f"broker-{rng.choice((1, 2, 3))}"
     if how == "missing":
@@ -308,7 +306,7 @@ def _line(event: dict, release: str) -> str | None:
     """The line of an event without its time, or None."""
     is_controllers = (event.get("detail") or {}).get("said_by") == "controller"
     if event["kind"] == "first" or (event["kind"] == "isr_commit" and is_controllers):
-        return _told(event, tuple(map(int, release.split("."))))
+        return _order(event, tuple(map(int, release.split("."))))
     if is_controllers or event["kind"] not in ("isr_shrink", "isr_expand", "isr_commit"):
         return None
     line = write_line(event | {"ts_ms": 0}, release)
@@ -316,28 +314,28 @@ def _line(event: dict, release: str) -> str | None:
     return line.partition("] ")[2] if line and is_printed else None
 
 
-def _told(event: dict, release: tuple[int, ...]) -> str:
-    """How a leader learns its state from the controller."""
+def _order(event: dict, release: tuple[int, ...]) -> str:
+    """The line of a leader that receives its state from the controller."""
     isr, replicas = event["isr"], ASSIGNED.split()[event["partition"]].split(",")
     at, leader, epoch = event["partition"], event["broker"], event["leader_epoch"]
-    epoch += event["kind"] == "isr_commit"  # what a controller removes has a new leader epoch
+    epoch += event["kind"] == "isr_commit"  # a removal by the controller begins a leader epoch
     listed, version = ",".join(map(str, isr)), event["partition_epoch"]
-    said = f"controller 1 epoch 1 for partition {TOPIC}-{at} (state.change.logger)"
+    ending = f"controller 1 epoch 1 for partition {TOPIC}-{at} (state.change.logger)"
     order, number = "eceived LeaderAndIsr request", "correlation id 3 from"
     if release < (1,):
         state = f"(LeaderAndIsrInfo:(Leader:{leader},ISR:{listed},LeaderEpoch:{epoch},"
         state += f"ControllerEpoch:1),ReplicationFactor:3),AllReplicas:{','.join(replicas)})"
-        said = said.replace(f"{TOPIC}-{at}", f"[{TOPIC},{at}]")
-        return f"TRACE Broker {leader} r{order} {state} {number} {said}"
+        ending = ending.replace(f"{TOPIC}-{at}", f"[{TOPIC},{at}]")
+        return f"TRACE Broker {leader} r{order} {state} {number} {ending}"
     if release < (2, 4):
         state = f"PartitionState(controllerEpoch=1, leader={leader}, leaderEpoch={epoch}, isr="
         state += f"{listed}, zkVersion={version}, replicas={','.join(replicas)}, isNew=false)"
-        return f"TRACE [Broker id={leader}] R{order} {state} {number} {said}"
+        return f"TRACE [Broker id={leader}] R{order} {state} {number} {ending}"
     state = f"LeaderAndIsrPartitionState(topicName='{TOPIC}', partitionIndex={at}, controllerEpoch"
     state += f"=1, leader={leader}, leaderEpoch={epoch}, isr={isr}, zkVersion={version}, replicas="
     state += f"[{', '.join(replicas)}], addingReplicas=[], removingReplicas=[], isNew=false)"
-    said = said.replace(f" for partition {TOPIC}-{at}", "")
-    return f"TRACE [Broker id={leader}] R{order} {state} {number} {said}"
+    ending = ending.replace(f" for partition {TOPIC}-{at}", "")
+    return f"TRACE [Broker id={leader}] R{order} {state} {number} {ending}"
 
 
 def _stamped(ms: int, text: str) -> str:

@@ -1,7 +1,7 @@
 """A second, deliberately dumb fleet: millisecond by millisecond, every partition in every fetch.
 
-It shares only the description of the model with the kernel: the rules are written out again, the
-state is dictionaries, nothing is skipped and nothing is cached. It is the judge in
+It shares only the description of the model with the kernel: the rules are written a second time,
+the state is plain objects, and nothing is skipped or cached. It is the judge in
 `test_fleet_kernel.py` and the slow half of the benchmark.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 SAMPLE_MS = 10
 
-# Which columns of the preset matrix have which form of a rule, written out once more
+# The columns of the preset matrix that have each form of a rule, written a second time
 CHECKS_ONCE_PER_LAG_TIME = "AB"
 COUNTS_FRESH_CLOCKS = "CDEFGHIJKLMNOP"
 COUNTS_WHO_IS_AT_THE_END = "LMNOP"
@@ -37,15 +37,15 @@ class Follower:
 
     end: int = 0  # its own log end
     seen: int = 0  # the log end the leader knows
-    clock: int = 0  # last caught up, by the version's rule
-    today: int = 0  # last caught up, by the rule of 0.10.2 and later
-    fetched: int = 0  # last fetch
-    counted: int = 0  # the same for the clocks, or when the leader's epoch began
-    leader_end: int = 0  # the leader's log end then
-    told: int = 0  # the high watermark that the leader read at that fetch
+    clock: int = 0  # when last caught up, by the version's rule
+    today: int = 0  # when last caught up, by the rule of 0.10.2 and later
+    fetched: int = 0  # when it last fetched
+    counted: int = 0  # the last fetch that the clocks count, or the start of the leader's epoch
+    leader_end: int = 0  # the leader's log end at that time
+    announced: int = 0  # the leader's high watermark at the last fetch
     turn: int = 0
     thread: int = 0
-    left_out: bool = False  # of the fetch that is under way
+    left_out: bool = False  # from the current fetch
 
 
 @dataclass
@@ -76,12 +76,12 @@ class Thread:
     down_until_ms: int = 0
     touched: bool = False  # something was appended for the parked fetch
     written: int = 0  # bytes of the last answer that its quota has not counted
-    unsent: int = 0  # billionths of a byte of an answer that is on a shared link
-    work: int = 0  # ms that this answer will take its thread
+    unsent: int = 0  # billionths of a byte that a shared link has yet to carry
+    work: int = 0  # ms that the thread needs for this answer
 
 
 class Quota:
-    """SampledStat and SimpleRate of 3.7.1, line by line: 11 samples of a second, made as needed."""
+    """SampledStat and SimpleRate of 3.7.1, line by line: up to 11 samples of a second each."""
 
     def __init__(self, rate):
         self.rate, self.samples, self.current = rate, [[0, 0]], 0
@@ -121,8 +121,8 @@ NEVER_MS, LATE_MS = -(2**40), 2**40
 class NaiveCell:
     """A leader and its followers, run one millisecond at a time.
 
-    `thread_of[partition][slot]` names the thread; `arrivals` are (ms, partition, records). What
-    `settings` leaves out is as in `ORDINARY`.
+    `thread_of[partition][slot]` names the thread; `arrivals` are (ms, partition, records).
+    `ORDINARY` has the values of missing `settings`.
     """
 
     def __init__(self, column, settings, thread_of, stalls, arrivals, record_bytes):
@@ -145,7 +145,7 @@ class NaiveCell:
             self.begin(partition)
 
     def begin(self, partition):
-        """All replicas have the backlog, except new ones."""
+        """Give the backlog to all replicas except new ones."""
         partition.acks_all = self.settings["acks_all"]
         partition.end = partition.high_watermark = self.settings["backlog"]
         for slot, follower in enumerate(partition.followers):
@@ -154,10 +154,10 @@ class NaiveCell:
                 follower.clock = follower.today = follower.fetched = NEVER_MS
                 follower.counted = NEVER_MS
             else:
-                follower.end = follower.seen = follower.told = partition.end
+                follower.end = follower.seen = follower.announced = partition.end
 
     def run(self, until_ms, first_tick_ms):
-        """All rows, in the kernel's order of columns."""
+        """Run the cell; returns its event rows, in the kernel's order of columns."""
         period = self.settings["lag_ms"] // (1 if self.column in CHECKS_ONCE_PER_LAG_TIME else 2)
         period = max(1, period)
         for now in range(until_ms):
@@ -188,7 +188,7 @@ class NaiveCell:
         self.samples.append((now, first.end, first.high_watermark, bits(first.isr), *ends))
 
     def produce(self, index, records, now):
-        """A batch: refused if the ISR is too small for its producer, else appended."""
+        """Append a batch, or refuse it if the ISR is too small for its producer."""
         partition = self.partitions[index]
         if partition.acks_all and 1 + len(partition.isr) < self.settings["min_isr"]:
             self.fail(now, 6, index, -1)
@@ -208,7 +208,7 @@ class NaiveCell:
         self.look_at_high_watermark(index, now)
 
     def give_up(self, now):
-        """Produces that have waited too long."""
+        """Fail the produces that have waited too long."""
         for index, partition in enumerate(self.partitions):
             for produce in list(partition.waiting):
                 if produce[1] + self.settings["timeout_ms"] <= now:
@@ -223,7 +223,7 @@ class NaiveCell:
         self.events.append((now, kind, index, 0, 0, 0, -1, end, 0, 0, 0, 0, 0))
 
     def restart(self, number, now):
-        """The broker of a thread goes down; the controller takes it out of every ISR."""
+        """Take down the broker of a thread; the controller removes it from every ISR."""
         thread = self.threads[number]
         restarts = {row[:2]: row[2] for row in self.settings["restarts"]}
         thread.down_until_ms = restarts[now, number]
@@ -244,7 +244,7 @@ class NaiveCell:
                 self.look_at_high_watermark(index, now)
 
     def begin_epoch(self, partition, now):
-        """The leader keeps leading in a new epoch: only ISR members have fresh clocks."""
+        """Begin a new epoch of the same leader: only ISR members have fresh clocks."""
         partition.leader_epoch += 1
         partition.epoch_start = partition.end
         for slot, follower in enumerate(partition.followers):
@@ -263,11 +263,11 @@ class NaiveCell:
                 follower.counted = NEVER_MS
 
     def is_busy(self, now):
-        """The leader is stalled and reads nothing."""
+        """Whether the leader is stalled, so that it reads nothing."""
         return any(start <= now < end for start, end in self.settings["leader_stalls"])
 
     def turn_of_thread(self, number, thread, now):
-        """Answer a parked fetch when there is data or its wait is over, or take a new fetch."""
+        """Answer a parked fetch if there is data or its wait is over, or receive a new fetch."""
         if self.is_busy(now):
             return
         mine = self.read_by(number)
@@ -295,7 +295,7 @@ class NaiveCell:
                 thread.next_ms = now + self.settings["wait_ms"]
 
     def answer_news(self, now):
-        """Answer in the same ms the parked fetches for which data or news has come."""
+        """Answer the parked fetches for which data or news has come in this ms."""
         for number, thread in enumerate(self.threads):
             mine = self.read_by(number)
             if thread.parked and self.is_woken(number, mine) and not self.is_busy(now):
@@ -305,20 +305,20 @@ class NaiveCell:
         return [p for p in self.partitions if any(f.thread == number for f in p.followers)]
 
     def is_woken(self, number, mine):
-        """Something was appended since the fetch was parked, or there is other news."""
+        """Whether records were appended since the fetch was parked, or there is other news."""
         thread = self.threads[number]
         is_any = self.throttle or self.any_data(mine, number, 0)
         return thread.news or (thread.touched and is_any)
 
     def is_throttled(self, partition, follower, now):
-        """The follower gets nothing, because of its leader's quota, or because it has not asked."""
+        """Whether its leader's quota denies the follower data, or the follower did not ask."""
         if not self.throttle or follower.left_out:
             return follower.left_out
         is_outside = partition.followers.index(follower) not in partition.isr
         return is_outside and self.sent.is_exceeded(now)
 
     def is_left_out(self, partition, follower, now):
-        """The follower's own quota keeps it from asking."""
+        """Whether the follower does not ask because of its own quota."""
         is_behind = self.throttle and follower.end < partition.high_watermark
         return bool(is_behind) and self.quota(follower.thread).is_exceeded(now)
 
@@ -327,14 +327,14 @@ class NaiveCell:
         return self.received.setdefault(self.settings["quota_of"][number], Quota(self.throttle))
 
     def write(self, number, now):
-        """Count the last response of a thread when its next fetch comes in."""
+        """Count the last response of a thread when its next fetch arrives."""
         thread = self.threads[number]
         if self.throttle and thread.written:
             self.quota(number).record(thread.written, now)
         thread.written = 0
 
     def any_data(self, mine, number, now):
-        """There are as many bytes as a fetch asks for."""
+        """Whether there are as many bytes as a fetch asks for."""
         most = max(1, self.settings["fetch_bytes"] // self.record_bytes)
         each = [(p, f) for p in mine for f in p.followers if f.thread == number and f.end < p.end]
         behind = [p.end - f.end for p, f in each if not self.is_throttled(p, f, now)]
@@ -357,9 +357,9 @@ class NaiveCell:
         follower.today, follower.leader_end = today, end
         follower.fetched = follower.counted = now
         moved, follower.seen = follower.seen != offset, offset
-        if self.column in PUSHES_HIGH_WATERMARK and follower.told < partition.high_watermark:
+        if self.column in PUSHES_HIGH_WATERMARK and follower.announced < partition.high_watermark:
             self.threads[follower.thread].news = True
-        follower.told = partition.high_watermark
+        follower.announced = partition.high_watermark
         may_join = slot not in partition.isr and partition.wanted is None
         if self.threads[follower.thread].down_until_ms > now:
             may_join = False
@@ -371,7 +371,7 @@ class NaiveCell:
 
     @staticmethod
     def caught_up(follower, clock, end, now):
-        """A lag clock of 0.10.2 or later after a fetch."""
+        """The lag clock after a fetch, by the rule of 0.10.2 and later."""
         if follower.end >= end:
             return now
         return max(clock, follower.counted) if follower.end >= follower.leader_end else clock
@@ -463,7 +463,7 @@ class NaiveCell:
             self.send(now)
 
     def answer(self, number, thread, mine, now):
-        """Fill a response, longest unserved first, and find when the next fetch comes in."""
+        """Fill a response, longest unserved partition first, and schedule the next fetch."""
         mine = [(f.turn, i, p, f) for i, p in enumerate(mine) for f in p.followers]
         sent = self.fill([row for row in mine if row[3].thread == number], now)
         thread.written, thread.touched = sent, False
@@ -476,12 +476,12 @@ class NaiveCell:
             self.leave(thread, now)
 
     def leave(self, thread, now):
-        """The answer is sent; the next fetch comes in when it has come, and is written."""
+        """Send the answer; the next fetch arrives after it was received and written."""
         latency = self.settings["latency_ms"]
         thread.next_ms = work_until(now + latency, thread.work, thread.stalls) + latency
 
     def send_on(self, rate, threads, now):
-        """What a link carried in the millisecond before: equal shares, and what is left of them."""
+        """Carry a millisecond's bytes over a link: equal shares, and what is left of them."""
         busy, left = [thread for thread in threads if thread.unsent], rate * 10**6
         while busy:
             share = left // len(busy)
@@ -496,7 +496,7 @@ class NaiveCell:
                 return
 
     def fill(self, mine, now):
-        """Move the ends of (turn, place, partition, follower) by a response; returns its bytes."""
+        """Move log ends by a response of (turn, place, partition, follower) rows; its bytes."""
         limit, size = self.settings["response_bytes"], self.record_bytes
         mine = [row for row in mine if row[3].end < row[2].end]
         mine = [row for row in mine if not self.is_throttled(row[2], row[3], now)]
@@ -525,17 +525,17 @@ class NaiveCell:
         ends = partition.high_watermark, partition.end
         epochs = partition.leader_epoch, partition.epoch
         lag = max([0, *(partition.end - f.seen for f in changed)])
-        since_fetch = min([now, *(now - f.fetched for f in changed)])  # at most since the beginning
+        since_fetch = min([now, *(now - f.fetched for f in changed)])  # at most since the start
         since_all = min([now, *(now - f.today for f in changed)])
         row = (now, kind, index, *masks, *ends, *epochs, lag, since_fetch, since_all)
         self.events.append(row)
 
 
 def work_until(start, work, stalls):
-    """Count down the work a millisecond at a time; leave only where there is any speed.
+    """When the work is done; counts down a millisecond at a time, and ends outside full stalls.
 
-    A stall is (begin, end, thousandths of speed left); without the third nothing is left. After a
-    stall the work still to do is rounded up to whole milliseconds.
+    A stall is (begin, end, thousandths of speed left); without the third the speed is 0. At the end
+    of a stall the remaining work is rounded up to whole milliseconds.
     """
     now, left = start, work * 1000
     while True:
@@ -550,5 +550,5 @@ def work_until(start, work, stalls):
 
 
 def bits(slots):
-    """The set as a mask."""
+    """The set as a bit mask."""
     return sum(1 << slot for slot in slots)

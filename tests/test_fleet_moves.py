@@ -1,6 +1,6 @@
-"""Leaders that move, the fleet against the engine: who leads, and with what, to the millisecond.
+"""Leaders that move: fleet and engine agree on leaders and logs, to the millisecond.
 
-`ISRLAB_SCENES=5000` in the environment looks at that many scenes, other ones each time.
+`ISRLAB_SCENES=5000` in the environment draws that many new scenes in each run.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def outages_of(draw, broker, delays):
 
 @st.composite
 def scenes(draw, columns=tuple(PRESETS), reassigns=False):
-    """A partition on two to four brokers, of which some go and come back; it may be reassigned."""
+    """A partition on two to four brokers, with outages; it may be reassigned."""
     given, brokers = drawn(draw, columns, DURATION_MS, (1, 5, 40)), draw(st.integers(2, 4))
     latency_ms, order_ms = given["latency_ms"], given["controller_latency_ms"]
     session_ms = draw(st.sampled_from([85, 120]))
@@ -62,7 +62,7 @@ def scenes(draw, columns=tuple(PRESETS), reassigns=False):
     ]
     target = draw(st.permutations(range(1, brokers + 1))) if reassigns and brokers > 2 else ()
     assume(tuple(target[1:]) != tuple(range(1, brokers)))
-    if target:  # while a partition moves it has a replica more, of which min ISR can be more, too
+    if target:  # while it moves it has one replica more, and min ISR could exceed the usual number
         given["min_isr"] = min(given["min_isr"], brokers - 1)
     elections = draw(st.sets(st.integers(latency_ms + order_ms + 2, DURATION_MS), max_size=4))
     return Scene(
@@ -83,23 +83,23 @@ def meets(outages, pause, order_ms):
 
 
 def judged(scene):
-    """The engine's, with latencies as coarse as the kernel counts them."""
+    """The engine's results, with latencies as coarse as the kernel counts them."""
     seen, starts = engine_play(scene), bucket_starts()
     return replace(seen, waits_ms=[int(starts[bucket.py_func(ms)]) for ms in seen.waits_ms])
 
 
-HEARS_NOTHING_YET = Scene(  # broker 1 has been started when all is over, and waits for orders
+HEARS_NOTHING_YET = Scene(  # at the end broker 1 has started, and waits for orders
     column="A", brokers=2, lag_ms=150, lag_messages=20, min_isr=1, latency_ms=6,
     controller_latency_ms=40, wait_ms=10, fetch_records=1, first_tick_ms=7, session_ms=85,
     arrivals=((7, 22), (860, 5)), pauses=((), ()), elections=(),
     outages=(Outage(1, 48, 214, False), Outage(1, 434, DURATION_MS, False)),
 )  # fmt: skip
-DIES_AS_ITS_EPOCH_BEGINS = Scene(  # that of its own shrink: followers drop what comes after that
+DIES_AS_ITS_EPOCH_BEGINS = Scene(  # the epoch of its shrink: followers drop later answers
     column="L", brokers=2, lag_ms=150, lag_messages=1, min_isr=1, latency_ms=9,
     controller_latency_ms=1, wait_ms=200, fetch_records=1, first_tick_ms=11, session_ms=85,
     arrivals=((163, 12),), pauses=((), ()), elections=(), outages=(Outage(1, 238, 326, False),),
 )  # fmt: skip
-HEARS_OF_ANOTHER = Scene(  # 4 stalls with an answer to write, and learns that 3 has gone
+HEARS_OF_ANOTHER = Scene(  # broker 4 stalls with an answer to write, and learns that 3 left
     column="M", brokers=4, lag_ms=75, lag_messages=1, min_isr=3, latency_ms=6,
     controller_latency_ms=40, wait_ms=60, fetch_records=10, first_tick_ms=40, session_ms=85,
     arrivals=(*((ms, 1) for ms in range(7, 47)), (242, 9), (259, 12), (437, 2), (585, 1)),
@@ -107,49 +107,49 @@ HEARS_OF_ANOTHER = Scene(  # 4 stalls with an answer to write, and learns that 3
     slow=((2, 47, 332, 38),), elections=(),
     outages=(Outage(1, 244, 636, False), Outage(3, 135, 301, False)),
 )  # fmt: skip
-HEARS_OF_NOBODY = Scene(  # its leader has gone, and an answer is on its way: it takes no more
+HEARS_OF_NOBODY = Scene(  # its leader left, with an answer in flight: broker 2 drops it
     column="A", brokers=2, lag_ms=40, lag_messages=1, min_isr=1, latency_ms=4,
     controller_latency_ms=1, wait_ms=10, fetch_records=1, first_tick_ms=35, session_ms=85,
     arrivals=((46, 60),), pauses=((), ()), slow=((2, 181, 285, 46),), elections=(),
     outages=(Outage(1, 218, 382, True),),
 )  # fmt: skip
-ELECTS_BEFORE_IT_IS_STORED = Scene(  # what the dead leader has asked for comes after an election
+ELECTS_BEFORE_IT_IS_STORED = Scene(  # the dead leader's request arrives after an election
     column="N", brokers=3, lag_ms=75, lag_messages=4, min_isr=3, latency_ms=8,
     controller_latency_ms=40, wait_ms=60, fetch_records=10, first_tick_ms=41, session_ms=85,
     arrivals=((181, 2),), pauses=((), (), ((108, 202),)), elections=(193,),
     outages=(Outage(1, 192, 475, False),),
 )  # fmt: skip
-ASKS_TOO_LATE = Scene(  # what the leader has asked for comes after another was elected
+ASKS_TOO_LATE = Scene(  # the leader's request arrives after another one was elected
     column="K", brokers=4, lag_ms=40, lag_messages=4, min_isr=2, latency_ms=1,
     controller_latency_ms=40, wait_ms=200, fetch_records=1, first_tick_ms=29, session_ms=85,
     arrivals=((366, 10),), pauses=((), (), (), ()), elections=(),
     outages=(Outage(1, 51, 278, False), Outage(2, 510, 727, True)),
 )  # fmt: skip
-ASKS_AS_ANOTHER_COMES = Scene(  # 1 waits to hear where the logs part, and 3 is back: it still cuts
+ASKS_AS_ANOTHER_COMES = Scene(  # broker 1 asks where logs diverge, broker 3 returns: 1 truncates
     column="F", brokers=4, lag_ms=40, lag_messages=4, min_isr=3, latency_ms=8,
     controller_latency_ms=5, wait_ms=60, fetch_records=3, first_tick_ms=26, session_ms=85,
     arrivals=(*((ms, 3) for ms in range(30, 51, 5)), (158, 7)), pauses=((), (), (), ()),
     elections=(326,), outages=(Outage(1, 52, 149, False), Outage(3, 52, 149, False)),
 )  # fmt: skip
-RAISES_IT_ITSELF = Scene(  # a fetch of 2.4 that is answered with the high watermark it has raised
+RAISES_IT_ITSELF = Scene(  # a fetch of 2.4 is answered with the high watermark that it raised
     column="F", brokers=4, lag_ms=75, lag_messages=1, min_isr=1, latency_ms=3,
     controller_latency_ms=5, wait_ms=60, fetch_records=1000, first_tick_ms=75, session_ms=85,
     arrivals=((703, 2), (721, 2), (739, 2)), pauses=((), (), ((675, 715), (757, 941)), ()),
     elections=(), outages=(), target=(2, 4, 3), reassign_ms=430,
 )  # fmt: skip
-MOVES_ON_A_LATE_CHANGE = Scene(  # the last change is on its way to the controller, the leader dies
+MOVES_ON_A_LATE_CHANGE = Scene(  # the leader dies with the last change in flight to the controller
     column="K", brokers=4, lag_ms=75, lag_messages=4, min_isr=1, latency_ms=4,
     controller_latency_ms=40, wait_ms=200, fetch_records=1000, first_tick_ms=45, session_ms=120,
     arrivals=((569, 1),), pauses=((), (), (), ()), elections=(),
     outages=(Outage(1, 115, 590, False),), target=(2, 3, 4), reassign_ms=46,
 )  # fmt: skip
-MOVED_JUST_BEFORE = Scene(  # 3 would join in the millisecond in which 1 completes it: refused
+MOVED_JUST_BEFORE = Scene(  # broker 3 would join in the ms in which 1 completes the move: refused
     column="F", brokers=4, lag_ms=150, lag_messages=4, min_isr=2, latency_ms=6, session_ms=120,
     controller_latency_ms=5, wait_ms=10, fetch_records=1000, first_tick_ms=75, elections=(729,),
     arrivals=((196, 1), (499, 1)), pauses=((), (), (), ()), target=(2, 1, 4), reassign_ms=355,
     outages=(Outage(1, 231, 399, True), Outage(2, 260, 493, False), Outage(3, 221, 464, True)),
 )  # fmt: skip
-ALL_STOP_AT_ONCE = Scene(  # the parked fetch that is sent back says nothing of the high watermark
+ALL_STOP_AT_ONCE = Scene(  # the parked fetch that is returned carries no high watermark
     column="I", brokers=3, lag_ms=150, lag_messages=1, min_isr=2, latency_ms=4,
     controller_latency_ms=1, wait_ms=200, fetch_records=3, first_tick_ms=52, session_ms=85,
     arrivals=((301, 4),), pauses=((), (), ()), elections=(), acks=ACKS_ALL,
@@ -190,7 +190,7 @@ def agree(scene):
 
 
 def test_scenes_are_eventful():
-    """The property is not vacuous: in its draws leaders move, and produces fail."""
+    """The property is not vacuous: in its scenes leaders move, and produces fail."""
     seen = []
 
     @settings(max_examples=60, derandomize=True, database=None, phases=[Phase.generate])
@@ -203,7 +203,7 @@ def test_scenes_are_eventful():
     led = [[value and value[0] for _, value in each.leaders] for each in seen]
     moves = [sum(a != b for a, b in pairwise(leaders) if a and b) for leaders in led]
     assert sum(moves) > len(seen) / 4
-    assert any(None in leaders for leaders in led)  # nobody leads for a while
+    assert any(None in leaders for leaders in led)  # for a while there is no leader
     assert any(each.failures for each in seen)
 
 
@@ -236,7 +236,7 @@ ROLLED = FleetConfig(
 
 
 def leaders_by_time(rows, config):
-    """ms -> broker -> how many partitions it leads from then on, of rows of kind `leader`."""
+    """By time (ms) and broker, how many partitions it then leads, from rows of kind `leader`."""
     led = dict(enumerate(assignment(config)[:, 0].tolist()))
     by_time = {}
     for row in rows:
@@ -255,7 +255,7 @@ def test_leaders_go_with_their_broker_and_come_back_when_they_are_elected(rolled
     by_time = leaders_by_time(rolled, ROLLED)
     assert [*by_time] == [60_000, 120_000, 130_000, 170_000, 180_000, 240_000, 300_000]
     assert by_time[60_000][1] == 0 and by_time[120_000][2] == 0
-    assert by_time[130_000][1] >= 6 and by_time[130_000][2] == 0  # which is still down
+    assert by_time[130_000][1] >= 6 and by_time[130_000][2] == 0  # broker 2 is still down
     assert by_time[170_000] == dict.fromkeys((1, 2, 3, 4), 6)
     assert by_time[300_000] == dict.fromkeys((1, 2, 3, 4), 6)  # the automatic election
     assert not [row for row in rolled if row["kind"] == "isr_shrink"]
@@ -282,7 +282,7 @@ def test_a_dead_broker_is_missed_until_its_session_ends():
     lost = [r["ts_ms"] for r in rows if dict(r["detail"] or ()).get("error") == "NETWORK_EXCEPTION"]
     assert lost and min(lost) >= 60_000 and max(lost) < 69_005
     waits = {int(dict(r["detail"])["latency_ms"]) for r in rows if r["kind"] == "latency"}
-    assert 8_000 < max(waits) <= 9_500  # the first that was held
+    assert 8_000 < max(waits) <= 9_500  # the produce that was held longest
 
 
 def test_a_worker_gives_the_same_rows():
@@ -340,7 +340,7 @@ def test_in_the_end_replicas_are_where_they_shall_be_and_nothing_is_lost(version
     produced = load.arrivals(config, np.arange(config.partitions)).records.sum()
     ends = [cluster.cell_rows[int(b)].partition(p) for p, b in enumerate(cluster.leaders)]
     assert sum(int(row["log_end_offset"]) - config.backlog_records for row in ends) == produced
-    assert int(cluster.leaders[6]) in (4, 1)  # broker 3 led it, and holds no replica any more
+    assert int(cluster.leaders[6]) in (4, 1)  # broker 3 led it, and has no replica now
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
@@ -360,18 +360,18 @@ def test_no_more_than_so_many_partitions_move_at_a_time(at_once):
 
 
 def completed_s(config):
-    """From the beginning until the last of five is in sync; infinite if one is not."""
+    """Seconds from the start of the move until the last of five replicas is in sync; may be inf."""
     rows = fleet.simulate_local(config).to_pylist()
     times = [row["ts_ms"] for row in rows if row["kind"] == "isr_expand"]
     return max(times) / 1000 - config.reassign_s if len(times) == 5 else math.inf
 
 
 def test_a_throttle_makes_a_reassignment_as_slow_as_it_says():
-    """Five partitions of 2 MB move. What members get also counts: the least rate leaves nothing."""
+    """Five partitions of 2 MB move; ISR members use up the lowest rate, because they also count."""
     rates = 0, 10**6, 3 * 10**5, 3 * 10**4
     free, wide, narrow, none = (
         completed_s(REASSIGNED.with_(throttle_bytes_per_s=rate)) for rate in rates
     )
-    assert free == wide < 1  # the mean is over eleven seconds: a burst is let through
+    assert free == wide < 1  # the mean over eleven seconds lets a burst pass
     assert 5 < narrow < 30
     assert none == math.inf

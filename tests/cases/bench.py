@@ -1,4 +1,4 @@
-"""A leader, a follower or a controller alone: the test plays all other machines, and the clock."""
+"""A single leader, follower or controller; the test plays all other machines and the clock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEADER, FOLLOWER = 1, 2
 
 
 def log_of(version: KafkaVersion, *epochs: tuple[int, int]) -> Log:
-    """A log by runs of records: (epoch, count). A record's name has its epoch and offset."""
+    """A log, given as (epoch, count) for each run of records named "epoch:offset"."""
     log = Log()
     for epoch, count in epochs:
         end = log.log_end_offset
@@ -33,7 +33,7 @@ def log_of(version: KafkaVersion, *epochs: tuple[int, int]) -> Log:
 
 
 class Bench:
-    """A broker that has started with this log and high watermark, `outputs` of its last step."""
+    """A broker that has started with a given log and high watermark; `outputs`: its last step's."""
 
     FACTS: ClassVar[dict[str, Callable[[Any], object]]] = {
         "leo": lambda b: b.broker.log.log_end_offset,
@@ -60,7 +60,7 @@ class Bench:
         return self.broker.role
 
     def backs_off_ms(self) -> int | None:
-        """How long it waits before it tries again."""
+        """How long it waits before it retries, or None if it sent something or does not wait."""
         pauses = [output.delay_ms for output in self.outputs if isinstance(output, m.After)]
         return pauses[-1] if pauses and not self.sent else None
 
@@ -82,7 +82,7 @@ class LeaderBench(Bench):
     """Broker 1 leads epoch 5 from t0, with `leo` records of epoch 4, as most of Kafka's tests do.
 
     A ZooKeeper-era ISR write succeeds unless `cas_fails`; a request to the controller
-    waits for `answer`. Times that are seen are relative to t0; a clock of 0 is None.
+    waits for `answer`. `see` gives times relative to t0, and None for a clock of 0.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class LeaderBench(Bench):
         self.step(m.LeaderAndIsr(leader, epoch, isr, partition_epoch, replicas))
 
     def brokers(self, odd: dict[int, tuple[int, bool]]) -> None:
-        """The metadata: all brokers live in epoch 0, but for `odd`: id -> (epoch, is active)."""
+        """Metadata: all brokers are active in epoch 0, except `odd`: id -> (epoch, is active)."""
         known = [m.BrokerInfo(i, *odd.get(i, (0, True))) for i in range(1, 6)]
         self.step(m.UpdateMetadata(tuple(known)))
 
@@ -158,11 +158,11 @@ class LeaderBench(Bench):
         self.now_ms = T0 + time_ms
 
     def check(self) -> None:
-        """The isr-expiration task runs."""
+        """Run the isr-expiration task."""
         self.step(m.ExpireIsr())
 
     def tick(self) -> None:
-        """The isr-change-propagation task runs."""
+        """Run the isr-change-propagation task."""
         self.step(m.PropagateIsrChanges())
 
     def expire_fetch(self) -> None:
@@ -172,7 +172,7 @@ class LeaderBench(Bench):
         self.step(m.ExpireProduce(self.next_request))
 
     def answer(self, error: str | None = None) -> None:
-        """The controller answers the ISR change in flight."""
+        """Deliver the controller's answer to the ISR change in flight."""
         asked = self.requests[-1]
         if error:
             self.step(m.AlterPartitionResponse(asked.request, error=error))
@@ -181,18 +181,18 @@ class LeaderBench(Bench):
         self.step(m.AlterPartitionResponse(asked.request, epoch, version, asked.isr))
 
     def lose_controller(self) -> None:
-        """The request for the ISR change fails as a whole."""
+        """Fail the whole request for the ISR change."""
         self.step(m.Disconnected(m.CONTROLLER))
 
     def resend(self) -> None:
-        """The back-off after losing the controller is over."""
+        """End the back-off after the controller was lost."""
         self.step(m.RetryAlterPartition())
 
     def zookeeper(self, works: bool) -> None:
         self.cas_fails = not works
 
     def log_starts_at(self, offset: int) -> None:
-        """Older records are deleted."""
+        """Delete the records before an offset."""
         log = self.broker.log
         cut = replace(
             log,
@@ -224,7 +224,7 @@ class LeaderBench(Bench):
     # What may be seen
 
     def see(self, name: str) -> object:
-        """One fact: "hw", or of a follower "2.leo"."""
+        """The value of a fact: "hw", or for a follower "2.leo"."""
         number, _, of_follower = name.partition(".")
         if not of_follower:
             return super().see(name)
@@ -234,8 +234,7 @@ class LeaderBench(Bench):
         return value - T0 if value else None
 
     def response(self) -> object:
-        """The last answer: an error, a diverging epoch or the end of one, the number of records,
-        or None yet."""
+        """The last answer: an error, a diverging epoch, an epoch's end, a record count, or None."""
         if not self.responses:
             return None
         answer = self.responses[-1]
@@ -271,7 +270,7 @@ OF_FOLLOWER = {
 
 
 class FollowerBench(Bench):
-    """Broker 2 follows broker 1 in epoch `epoch`, with the log it is given."""
+    """Broker 2, which follows broker 1 in `epoch` and starts with the given log."""
 
     def __init__(
         self,
@@ -315,7 +314,7 @@ class FollowerBench(Bench):
         self.step(m.RetryRequest(self.request))
 
     def late_data(self) -> None:
-        """An answer to an older request."""
+        """Deliver an answer to an older request."""
         self.step(m.FetchResponse(self.request - 1, 0, (Record("late", 0),), 1))
 
     def disconnect(self, peer: int = 1) -> None:
@@ -328,7 +327,7 @@ class FollowerBench(Bench):
         return self.role.request
 
     def asks(self) -> object:
-        """The request that was sent now: (kind, its offset or epoch), or None."""
+        """The last request of this step, as (kind, its offset or epoch), or None."""
         if not self.sent:
             return None
         about = {m.Fetch: "offset", m.OffsetsForLeaderEpoch: "epoch", m.ListOffsets: "replica"}
@@ -348,7 +347,7 @@ ANSWERS = m.AlterPartitionResponse | m.ElectLeadersResponse
 
 
 class ControllerBench:
-    """One partition in leader epoch 100 and partition epoch 200; brokers live in their epoch 7."""
+    """One partition in leader epoch 100 and partition epoch 200; live brokers have epoch 7."""
 
     def __init__(
         self,
@@ -387,7 +386,7 @@ class ControllerBench:
             assert after == self.before or not answer.message.error
 
     def change(self, isr: tuple[int, ...], doubtful: tuple[int, ...] = ()) -> None:
-        """KRaft changes the ISR to a target; the disks of `doubtful` may have lost data."""
+        """Let KRaft change the ISR to a target; the disks of `doubtful` may have lost data."""
         self._become(kraft.change(self.after, "preferred", doubtful, isr=isr))
         assert (self.after is self.before) is (self.after.state == self.before.state)
 
@@ -403,7 +402,7 @@ class ControllerBench:
         broker_epochs: tuple[int, ...] | None = None,
         is_recovering: bool = False,
     ) -> None:
-        """The leader asks for this ISR."""
+        """Let the leader ask for this ISR."""
         state, epochs = self.after.state, broker_epochs or tuple(7 for _ in isr)
         numbers = state.leader_epoch, state.partition_epoch
         self.tell("AlterPartition", state.leader, 5, *numbers, isr, epochs, is_recovering)
@@ -441,7 +440,7 @@ class ControllerBench:
         return getattr(self.after.state, name)
 
 
-# What plays each file of cases
+# The bench that plays each file of cases
 BENCHES: dict[str, Callable[..., Any]] = {
     "leader": LeaderBench, "isr": LeaderBench, "kafka_leader": LeaderBench,
     "follower": FollowerBench, "kafka_truncation": FollowerBench,
@@ -450,8 +449,7 @@ BENCHES: dict[str, Callable[..., Any]] = {
 
 
 def results(version: KafkaVersion) -> dict[str, str]:
-    """Each case of the newest column that is not newer than these rules, played by them: the first
-    step whose facts differ from the table, or "". Used to try rules."""
+    """By case: the first step whose facts differ under these rules, or ""; for notebook 24."""
     newest: dict[tuple[str, str], tuple[str, Case]] = {}
     for file in BENCHES:
         for case in read(file):

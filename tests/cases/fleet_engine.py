@@ -1,9 +1,9 @@
 """The engine as one cell of a fleet: a cluster that is driven millisecond by millisecond.
 
-The fleet kernel and the engine are two models of the same thing; here the engine gets the kernel's
+The fleet's kernel and the engine model the same cluster; here the engine gets the kernel's
 input. At time 0 the broker learns that it leads. Neither model defines the order of events within a
 millisecond, so the kernel's order is used: timeouts of produces, answers of the controller, the
-append, fetches by follower, the isr-expiration task. The engine's reactions are its own.
+append, fetches by follower, the isr-expiration task. The rest is the engine's own order.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ GAPS = st.lists(st.tuples(st.integers(1, 250), st.integers(1, 250)), max_size=5)
 class Shutdown:
     """A follower's broker that stops for good. Times are ms from 0."""
 
-    at_ms: int  # it asks the controller for its removal, or is killed
+    at_ms: int  # when it asks for a controlled shutdown, or is killed
     slot: int
     is_clean: bool
-    fetches_ms: int  # in KRaft: how long it still fetches after it has asked
+    fetches_ms: int  # in KRaft: how long it still fetches after it asked
     session_ms: int  # after which the controller notices that it has been killed
 
     def removed_ms(self, scene: Scene) -> int:
-        """The leader hears of its removal."""
+        """When the leader learns of its removal."""
         silent_ms = 0 if self.is_clean else self.session_ms
         return self.at_ms + silent_ms + scene.controller_latency_ms
 
     def stops_ms(self, scene: Scene) -> int:
-        """Its last fetch has been sent."""
+        """When it stops sending fetches."""
         return self.at_ms + (self.fetches_ms if self.is_clean and scene.version.kraft else 0)
 
 
@@ -64,7 +64,7 @@ class Given:
     wait_ms: int
     fetch_records: int  # in one response
     first_tick_ms: int  # of broker 1
-    arrivals: tuple[tuple[int, int], ...]  # (ms, records), ascending, one for each ms at most
+    arrivals: tuple[tuple[int, int], ...]  # (ms, records), ascending, at most one per ms
     pauses: tuple[tuple[tuple[int, int], ...], ...]  # of each fetcher: (start, end) ms, ascending
     acks: int = 1
     timeout_ms: int = 30_000  # that a produce may wait
@@ -78,7 +78,7 @@ class Given:
 
     @property
     def first_ms(self) -> int:
-        """The first fetches come in; nothing may happen up to then."""
+        """When the first fetches arrive; nothing may happen until then."""
         return self.latency_ms
 
 
@@ -91,7 +91,7 @@ class Scene(Given):
 
 
 def looking_at(scenes: int) -> settings:
-    """A fixed set of scenes; or, with `ISRLAB_SCENES`, that many new ones each time."""
+    """A fixed set of scenes, or with `ISRLAB_SCENES` that many new ones in each run."""
     wanted = os.environ.get("ISRLAB_SCENES")
     return settings(
         max_examples=int(wanted or scenes),
@@ -103,7 +103,7 @@ def looking_at(scenes: int) -> settings:
 
 
 def drawn(draw: Any, columns: Sequence[str], until_ms: int, controller_ms: Sequence[int]) -> dict:
-    """All of `Given` but the pauses, as Hypothesis draws it."""
+    """The fields of `Given` except the pauses, drawn by Hypothesis."""
     single = st.tuples(st.integers(0, until_ms), st.integers(1, 12))
     series = (st.integers(*ends) for ends in ((0, until_ms), (1, 60), (1, 30), (1, 5)))
     records: dict[int, int] = {}
@@ -147,9 +147,9 @@ class Seen:
     """The results by which both models are compared."""
 
     changes: list[tuple[int, int, int, int]]  # (ms, kind, ISR before, after) as masks of followers
-    isrs: list[tuple[int, int]]  # (ms, committed ISR at the end of it as a mask), where it changed
+    isrs: list[tuple[int, int]]  # (ms, committed ISR at its end as a mask), at changes
     high_watermarks: list[tuple[int, int]]  # the same
-    ends: list[int]  # of the leader, then of the followers as it knows them, when all is over
+    ends: list[int]  # final log end of the leader, then the followers' that it knows
     failures: list[tuple[int, str]]  # (ms, error) of produces with acks=all, ascending
     waits_ms: list[int]  # of those acknowledged, ascending
 
@@ -172,7 +172,7 @@ def play(scene: Scene, until_ms: int) -> Seen:
 
 
 def changes(times, values):
-    """(time, value) wherever a value is not the one before."""
+    """(time, value) wherever a value differs from the one before."""
     return [
         (now, value)
         for now, value, before in zip(times[1:], values[1:], values, strict=False)
@@ -185,7 +185,7 @@ def _isr(cluster: Cluster) -> tuple[int, ...]:
 
 
 def started(scene: Given, brokers: Sequence[int], **more: Any) -> Cluster:
-    """A cluster at `scene.first_ms`, whose first broker leads and checks the ISR when it should."""
+    """A cluster at `scene.first_ms`; broker 1 leads, and checks the ISR at the scene's ticks."""
     cluster = Cluster(
         scene.version,
         replicas=tuple(brokers),
@@ -221,8 +221,8 @@ def _followers(scene: Scene) -> range:
 
 def _one_millisecond(cluster: Cluster, scene: Scene, now_ms: int) -> None:
     cluster.now_ms = clock(scene, now_ms)
-    be_slow(cluster, scene, now_ms)
-    stand_still(cluster, scene, _followers(scene), now_ms)
+    apply_latencies(cluster, scene, now_ms)
+    apply_pauses(cluster, scene, _followers(scene), now_ms)
     if scene.shutdown:
         _shut_down(cluster, scene, scene.shutdown, now_ms)
     deliver_due(cluster, before=APPEND)
@@ -230,8 +230,8 @@ def _one_millisecond(cluster: Cluster, scene: Scene, now_ms: int) -> None:
     deliver_due(cluster, before=LAST)
 
 
-def stand_still(cluster: Cluster, scene: Given, brokers: Sequence[int], now_ms: int) -> None:
-    """Fetchers whose pauses begin or end now."""
+def apply_pauses(cluster: Cluster, scene: Given, brokers: Sequence[int], now_ms: int) -> None:
+    """Pause or resume the fetchers whose pauses begin or end now."""
     for broker, pauses in zip(brokers, scene.pauses, strict=True):
         if any(end == now_ms for _, end in pauses):
             faults.resume(cluster, broker)
@@ -239,7 +239,7 @@ def stand_still(cluster: Cluster, scene: Given, brokers: Sequence[int], now_ms: 
             faults.pause(cluster, broker, "fetcher")
 
 
-def be_slow(cluster: Cluster, scene: Given, now_ms: int) -> None:
+def apply_latencies(cluster: Cluster, scene: Given, now_ms: int) -> None:
     """Set the latency of links between brokers: that of the slower end."""
     for one, other in combinations(cluster.replicas, 2):
         ways = [
@@ -249,7 +249,7 @@ def be_slow(cluster: Cluster, scene: Given, now_ms: int) -> None:
 
 
 def append(cluster: Cluster, scene: Given, leader: int, now_ms: int) -> None:
-    """Produce this millisecond's records, which are named for the time."""
+    """Produce this millisecond's records; their names begin with the time."""
     for records in (count for ms, count in scene.arrivals if ms == now_ms):
         ids = tuple(f"{now_ms}.{number}" for number in range(records))
         cluster.produce(leader, ids, acks=scene.acks)
@@ -282,9 +282,9 @@ def _turn(envelope: Envelope) -> tuple[int, int]:
 
 
 def deliver_due(cluster: Cluster, before: int) -> None:
-    """Deliver all that is due and whose turn comes before `before`, and what it brings about.
+    """Deliver every message that is due and whose turn comes before `before`, also new ones.
 
-    The queue has its own order: of one turn, the first comes first.
+    Messages of the same turn keep the order of the queue.
     """
     while True:
         due = [e for e in cluster.queue if e.due_ms <= cluster.now_ms and _turn(e)[0] < before]
@@ -303,7 +303,7 @@ def _changes(cluster: Cluster, scene: Scene) -> list[tuple[int, int, int, int]]:
 
 
 def produces(cluster: Cluster, scene: Given) -> tuple[list[tuple[int, str]], list[int]]:
-    """The results of produces with acks=all; their records are named for the time of sending."""
+    """The results of produces with acks=all; their record names begin with the time of sending."""
     zero_ms = clock(scene, 0)
     failures, waits_ms = [], []
     for event in cluster.events:

@@ -1,7 +1,7 @@
 """A partition whose leader moves: the same outages and elections for the engine and for the fleet.
 
-As in `fleet_engine.py`, time 0 is when the brokers learn who leads. The fleet is driven by its
-settings only; its load, and who ticks when, are handed in.
+As in `fleet_engine.py`, time 0 is when the brokers learn of their leader. The fleet gets only
+settings; its load and the times of its isr-expiration tasks are patched in.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from cases.fleet_engine import (
     LAST,
     Given,
     append,
-    be_slow,
+    apply_latencies,
+    apply_pauses,
     changes,
     clock,
     deliver_due,
     produces,
-    stand_still,
     started,
 )
 from isrlab.engine import messages as m
@@ -43,7 +43,7 @@ ASKED = ("isr_shrink", "isr_expand")
 
 @dataclass(frozen=True)
 class Outage:
-    """An outage of a broker, as the other machines notice it; ms from 0."""
+    """An outage of a broker, at the times when other machines notice it; ms from 0."""
 
     broker: int
     start_ms: int
@@ -53,14 +53,14 @@ class Outage:
 
 @dataclass(frozen=True, kw_only=True)
 class Scene(Given):
-    """A partition on brokers 1, 2, ..., which may go and come back."""
+    """A partition on brokers 1, 2, ..., which may stop and return."""
 
     brokers: int
     session_ms: int
     outages: tuple[Outage, ...]
-    elections: tuple[int, ...]  # of the preferred leader, when they are heard
-    target: tuple[int, ...] = ()  # the replicas that it is reassigned to, as many as before
-    reassign_ms: int = 0  # when that is heard
+    elections: tuple[int, ...]  # when brokers learn of elections of the preferred leader
+    target: tuple[int, ...] = ()  # its replicas after a reassignment, as many as before
+    reassign_ms: int = 0  # when brokers learn of it
 
     @property
     def ids(self):
@@ -73,19 +73,19 @@ class Scene(Given):
 
 @dataclass(frozen=True)
 class Seen:
-    """The results by which both are compared."""
+    """The results by which engine and fleet are compared."""
 
-    leaders: list  # (ms, (leader, leader epoch, ISR, high watermark, log end)), where it changed
+    leaders: list  # (ms, (leader, leader epoch, ISR, high watermark, log end)), at changes
     asked: list  # (ms, kind, ISR before, ISR after)
-    logs: dict  # broker -> (log end, high watermark) when all is over
+    logs: dict  # broker -> final (log end, high watermark)
     failures: list  # (ms, error) of produces, ascending
-    waits_ms: list  # of those with acks=all that were acknowledged, ascending
+    waits_ms: list  # of acknowledged produces with acks=all, ascending
 
 
 def error(name):
-    """All errors of a missing leader as one."""
+    """The error, with one name for all errors of a missing leader."""
     is_lost = name.startswith("NOT_LEADER") or name == "NETWORK_EXCEPTION"
-    return "NOBODY LEADS" if is_lost else name
+    return "NO LEADER" if is_lost else name
 
 
 # The engine
@@ -122,7 +122,7 @@ def engine_play(scene):
 
 
 def _join(cluster, scene):
-    """Brokers that hold no replica yet."""
+    """Start the brokers that hold no replica yet."""
     for broker in scene.ids[len(scene.replicas) :]:
         cluster.replicas = (*cluster.replicas, broker)
         cluster.disks[broker], cluster.epochs[broker] = Log(), 0
@@ -131,7 +131,7 @@ def _join(cluster, scene):
 
 
 class Halted(Exception):
-    """A broker has halted rather than truncate its log, which the fleet leaves out."""
+    """A broker halted rather than truncate its log; the fleet does not model that."""
 
 
 def _ask_halts(cluster):
@@ -140,8 +140,7 @@ def _ask_halts(cluster):
 
 
 def _ends(scene, logs):
-    """Log end and high watermark of each broker; of one that is away, as its next process finds
-    them: that may have begun already, and not have heard what it follows."""
+    """Log end and high watermark of each broker; if it is down, as its next process finds them."""
     away = {
         outage.broker
         for outage in scene.outages
@@ -153,8 +152,8 @@ def _ends(scene, logs):
 
 def _act(cluster, scene, now_ms):
     """Apply the scene's events at the beginning of this millisecond."""
-    be_slow(cluster, scene, now_ms)
-    stand_still(cluster, scene, scene.ids, now_ms)
+    apply_latencies(cluster, scene, now_ms)
+    apply_pauses(cluster, scene, scene.ids, now_ms)
     before_ms = scene.controller_latency_ms
     for outage in scene.outages:
         broker = outage.broker
@@ -223,7 +222,7 @@ def config_of(scene):
 
 
 def fleet_play(scene, monkeypatch, window_ms=1):
-    """The scene in the fleet, looked at after each window."""
+    """The scene in the fleet, with its state sampled after each window."""
     config, table = config_of(scene), np.array(scene.arrivals, dtype=np.int64).reshape(-1, 2)
 
     def windows(*_):

@@ -1,7 +1,7 @@
-"""Prints events as the log lines of a chosen release, by the table that the reader uses.
+"""Writes events as the log lines of a chosen release, with the reader's table of formats.
 
-For tests, and to compare a simulation with real logs. A line has what its release prints: an event
-of a kind that a release does not print (an expansion since 2.8) gives None.
+For tests, and to compare a simulation with real logs. An event of a kind that the release does not
+log, such as an expansion since 2.8, gives no line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from isrlab.logs.reader.fields import FIELDS, Values, unkept
 from isrlab.logs.reader.formats import FIELD, FORMATS, Format
 
 KINDS = ("isr_shrink", "isr_expand", "isr_commit", "isr_rejected", "leader", "follower", "truncate")
-# Values in the lines of some releases that an event of a simulation need not have.
+# Values in the lines of some releases that simulated events may lack.
 _DEFAULTS: Values = {"topic_id": "None", "previous_leader": "None", "dir": "/kafka"}
 _DEFAULTS |= {"previous_leader_epoch": "-1"}
 OUT_OF_SYNC_NAMES = ("out_of_sync", "out_of_sync_end_offset", "last_caught_up_time_ms")
@@ -24,8 +24,7 @@ OUT_OF_SYNC_NAMES = ("out_of_sync", "out_of_sync_end_offset", "last_caught_up_ti
 def write(events: Iterable[Mapping[str, object]], release: str) -> Iterator[str]:
     """The lines that brokers of `release`, such as "0.10.2" or "3.9", print for these events.
 
-    Events that this release prints no line for are left out. Raises ValueError for a release that
-    does not exist.
+    Events that this release does not log are left out. Raises ValueError for an unknown release.
     """
     return filter(None, (write_line(event, release) for event in events))
 
@@ -43,9 +42,9 @@ def write_line(event: Mapping[str, object], release: str) -> str | None:
 
 
 def is_printed_by(form: Format, release: str) -> bool:
-    """A broker of this release, such as "0.10.2" or "3.9", prints this form.
+    """Whether brokers of this release, such as "0.10.2" or "3.9", print this form.
 
-    Raises ValueError for a release that does not exist.
+    Raises ValueError for an unknown release.
     """
     numbers = versions.release(release)
     last = versions.release(form.until) if form.until else numbers
@@ -53,19 +52,19 @@ def is_printed_by(form: Format, release: str) -> bool:
 
 
 def filled(form: Format, texts: Mapping[str, str]) -> str:
-    """The template with a text for each field; of alternative texts the first."""
+    """The template with a text for each field, and the first of alternative texts."""
     return FIELD.sub(lambda f: texts.get(f[1], f[1].split("|")[0]), form.template)
 
 
 def forms(kind: str, release: str, said_by: str = "leader") -> list[Format]:
-    """The formats in which brokers of a release print events of a kind, as leader or follower, or
-    with `said_by` "controller" as the controller."""
+    """The formats in which brokers of a release print events of a kind; with `said_by`
+    "controller", those of the controller."""
     printed = [form for form in FORMATS if is_printed_by(form, release) and form.kind == kind]
     return [f for f in printed if kind in KINDS and f.fixed.get("said_by", "leader") == said_by]
 
 
 def _values(event: Mapping[str, object]) -> Values:
-    """Columns and details under the names that the fields of formats have; nulls left out."""
+    """The event's columns and details by the names of format fields, without nulls."""
     detail = event.get("detail")
     known = dict(detail) if isinstance(detail, Mapping) else {}
     known |= {name: value for name, value in event.items() if value is not None}
@@ -76,7 +75,7 @@ def _values(event: Mapping[str, object]) -> Values:
 
 
 def _message(form: Format, values: Values) -> str | None:
-    """The template filled in; None if a field has no value, or another one in the event."""
+    """The filled-in template, or None if a field has no value or the event contradicts it."""
     if any(str(values.get(name, text)) != text for name, text in form.fixed.items()):
         return None
     texts = {name: _text(name, values) for name in form.fields}
@@ -90,7 +89,7 @@ def _prefix(written: Mapping[str, str]) -> str:
 
 
 def _text(name: str, values: Values) -> str | None:
-    """The text of a field for the values of an event, or None if those lack it."""
+    """The text of a field for the values of an event, or None if a value is missing."""
     if name in WRITERS:
         return WRITERS[name](name, values)
     if FIELDS[name].read is unkept:
@@ -117,7 +116,7 @@ def _write_out_of_sync(name: str, values: Values) -> str | None:
 
 
 def _write_state(_: str, values: Values) -> str | None:
-    """A state in the words of 1.1 to 3.9."""
+    """A state as 1.1 to 3.9 print it."""
     if not {"isr", "leader", "leader_epoch"} <= values.keys():
         return None
     isr = ", ".join(map(str, values["isr"]))  # type: ignore[call-overload]
@@ -136,14 +135,14 @@ def _write_members(_: str, values: Values) -> str | None:
 
 
 def _write_diff(_: str, values: Values) -> str | None:
-    """A change of the ISR in the words of a KRaft controller."""
+    """An ISR change as a KRaft controller prints it."""
     if not {"isr", "isr_before", "partition_epoch"} <= values.keys():
         return None
     epoch = int(str(values["partition_epoch"]))
     return f"isr: {values['isr_before']} -> {values['isr']}, partitionEpoch: {epoch - 1} -> {epoch}"
 
 
-BLANK = ("adding", "removing", "deleted", "bounced", "live")  # that an event need not have
+BLANK = ("adding", "removing", "deleted", "bounced", "live")  # fields that an event may lack
 WRITERS: dict[str, Callable[[str, Values], str | None]] = {
     **dict.fromkeys(["out_of_sync", "out_of_sync_since"], _write_out_of_sync),
     "state": _write_state,

@@ -1,11 +1,11 @@
-"""The engine against the kernel: the same arrivals and pauses, the same ISR changes, to the ms.
+"""Engine and kernel agree: the same arrivals and pauses give the same ISR changes, to the ms.
 
-Both call the functions of `engine/rules.py`; all around those is written twice: who fetches when,
-what a leader remembers, what waits for the controller, when the high watermark is looked at. A
-partition of the engine is a cell of the kernel with one partition and a thread for each follower.
-Receiving and writing take no time here, and the only limit of a response is that of a partition.
+Both call the functions of `engine/rules.py`. Everything around them is written twice: when a broker
+fetches, what a leader remembers, what waits for the controller, when the high watermark is checked.
+A partition of the engine is a cell of the kernel with one partition and a thread for each follower.
+Receiving and writing take no time here, and only a partition's limit bounds a response.
 
-`ISRLAB_SCENES=5000` in the environment looks at that many scenes, other ones each time.
+`ISRLAB_SCENES=5000` in the environment draws that many new scenes in each run.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ FOR_GOOD_MS = 10**6
 
 @st.composite
 def scenes(draw, columns=tuple(PRESETS)):
-    """A partition with one or two followers, and what happens to it."""
+    """A partition with one or two followers, and its input."""
     given, followers = drawn(draw, columns, DURATION_MS, (1, 5, 40, 130)), draw(st.integers(1, 2))
     pauses = tuple(drawn_pauses(draw, given["latency_ms"]) for _ in range(followers))
     return Scene(**given, followers=followers, pauses=pauses)
 
 
 def kernel_pauses(scene):
-    """Stalls of each follower as the kernel takes them: one that shuts down stalls for good."""
+    """Stalls of each follower in the kernel's form; a follower that shuts down stalls forever."""
     pauses = [[(*row, 0) for row in rows] for rows in scene.pauses]
     if scene.shutdown:
         pauses[scene.shutdown.slot].append((scene.shutdown.stops_ms(scene), FOR_GOOD_MS, 0))
@@ -80,7 +80,7 @@ def kernel_setup(scene):
 
 
 def kernel_play(scene):
-    """The scene in the kernel, with the partition sampled every millisecond."""
+    """Play the scene in the kernel, and sample the partition every millisecond."""
     state = s.new_state(kernel_setup(scene))
     table = np.array(scene.arrivals, dtype=np.int64).reshape(-1, 2)
     partition = np.zeros(len(table), np.int32)
@@ -101,7 +101,7 @@ def kernel_play(scene):
 
 
 def engine_play(scene):
-    """The scene in the engine, with latencies as coarse as the kernel counts them."""
+    """Play the scene in the engine; latencies are as coarse as the kernel counts them."""
     seen, starts = play(scene, DURATION_MS), bucket_starts()
     waits = [int(starts[bucket.py_func(waited_ms)]) for waited_ms in seen.waits_ms]
     return replace(seen, waits_ms=waits)
@@ -130,10 +130,10 @@ CALM = Scene(
 
 
 def fresh_outsider(column):
-    """Follower 2 is outside the ISR, has a fresh clock, and stalls for good below the others.
+    """Follower 2 is outside the ISR with a fresh clock, and stalls behind the others.
 
-    It was evicted, came back, and fetched what had been the log end at its fetch before: that sets
-    its clock to 201. But follower 1 has taken the high watermark past it, so it does not join.
+    It was evicted, resumed, and fetched up to the log end of its previous fetch, which sets its
+    clock to 201. But follower 1 has moved the high watermark past it, so it does not join.
     """
     return replace(
         CALM,
@@ -144,7 +144,7 @@ def fresh_outsider(column):
 
 
 @pytest.mark.parametrize("column", PRESETS)
-def test_a_fresh_outsider_holds_the_high_watermark_until_somebody_looks_again(column):
+def test_a_fresh_outsider_holds_the_high_watermark_until_the_next_check(column):
     scene = fresh_outsider(column)
     seen = kernel_play(scene)
     assert seen == engine_play(scene)
@@ -152,13 +152,13 @@ def test_a_fresh_outsider_holds_the_high_watermark_until_somebody_looks_again(co
     if column in "AB":
         assert passed_ms == 212  # only the ISR counts
     elif column in "CDE":
-        assert 201 + scene.lag_ms < passed_ms < 201 + scene.lag_ms + 20  # the next fetch of anybody
+        assert 201 + scene.lag_ms < passed_ms < 201 + scene.lag_ms + 20  # the next fetch
     else:
         assert passed_ms == 400  # the next append
 
 
 def shrink_past_a_stale_outsider(column):
-    """As above, but follower 1 also stalls: when it is evicted the outsider has become stale."""
+    """`fresh_outsider`, but follower 1 also stalls; at its eviction the outsider is stale."""
     return replace(
         fresh_outsider(column),
         arrivals=((20, 1), (150, 9), (203, 3), (210, 3), (270, 2)),
@@ -169,7 +169,7 @@ def shrink_past_a_stale_outsider(column):
 @pytest.mark.parametrize(
     ("column", "at_the_shrink"), [("H", 18), ("I", 16), ("J", 16), ("K", None)]
 )
-def test_when_a_leader_asks_for_a_shrink_it_looks_at_its_high_watermark(column, at_the_shrink):
+def test_a_leader_that_asks_for_a_shrink_checks_its_high_watermark(column, at_the_shrink):
     scene = shrink_past_a_stale_outsider(column)
     seen = kernel_play(scene)
     assert seen == engine_play(scene)
@@ -178,9 +178,9 @@ def test_when_a_leader_asks_for_a_shrink_it_looks_at_its_high_watermark(column, 
 
 
 def broker_gone(column, is_clean, gap_ms):
-    """All is calm; follower 2 shuts down, or is killed; `gap_ms` after its removal a record comes.
+    """Follower 2 shuts down, or is killed; `gap_ms` after its removal a record is produced.
 
-    The lag limit is 200 ms: whoever waits for the follower that is gone waits about so long.
+    The lag limit is 200 ms: a leader that waits for the removed follower waits about so long.
     """
     shutdown = Shutdown(at_ms=300, slot=1, is_clean=is_clean, fetches_ms=25, session_ms=50)
     slower = {"lag_ms": 200, "latency_ms": 2, "controller_latency_ms": 5, "wait_ms": 60}
@@ -193,8 +193,8 @@ def broker_gone(column, is_clean, gap_ms):
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
 @pytest.mark.parametrize("column", PRESETS)
-def test_who_waits_for_a_broker_that_the_controller_removed(column, is_clean):
-    """Only a leader of 3.3 to 3.5, for a broker that fetches on while it shuts down."""
+def test_which_leaders_wait_for_a_broker_that_the_controller_removed(column, is_clean):
+    """Only a leader of 3.3 to 3.5, for a broker that keeps fetching while it shuts down."""
     scene = broker_gone(column, is_clean, gap_ms=30)
     kernel, engine = kernel_play(scene), engine_play(scene)
     assert replace(kernel, changes=[]) == replace(engine, changes=[])
@@ -207,7 +207,7 @@ def test_who_waits_for_a_broker_that_the_controller_removed(column, is_clean):
 @pytest.mark.parametrize("column", PRESETS)
 @pytest.mark.parametrize("gap_ms", [-4, -1, 1, 8])
 def test_a_record_about_the_time_of_the_removal(column, is_clean, gap_ms):
-    """Followers that are told of a new epoch ask where the former one ends; the kernel does not."""
+    """In the engine, followers in a new epoch ask where the last one ended; not in the kernel."""
     scene = broker_gone(column, is_clean, gap_ms)
     kernel, engine = kernel_play(scene), engine_play(scene)
     assert kernel.isrs == engine.isrs
@@ -217,7 +217,7 @@ def test_a_record_about_the_time_of_the_removal(column, is_clean, gap_ms):
 
 
 def test_scenes_are_eventful():
-    """The property is not vacuous: in its draws ISRs change and high watermarks wait."""
+    """The property is not vacuous: in its scenes ISRs shrink and expand, some repeatedly."""
     found = []
 
     @settings(max_examples=60, derandomize=True, database=None, phases=[Phase.generate])

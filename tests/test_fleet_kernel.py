@@ -1,4 +1,4 @@
-"""The compiled fleet against the dumb one, on drawn cells: the same events to the millisecond."""
+"""The compiled fleet and the naive one give the same events for drawn cells, to the ms."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from isrlab.fleet.lens import watched
 
 DURATION_MS = 2_000
 LAST_MS = DURATION_MS - 1
-PLAIN = ORDINARY | {  # a partition with two followers, all of them quick
+PLAIN = ORDINARY | {  # a partition with two fast followers
     "lag_ms": 200,
     "lag_messages": 0,
     "min_isr": 1,
@@ -51,7 +51,7 @@ GAPS = st.lists(st.tuples(st.integers(1, 600), st.integers(1, 300)), max_size=4)
 
 
 def stall_rows(gaps):
-    """(gap, length, more) as ascending rows of start, end, more that do not overlap."""
+    """Ascending (start, end, more) rows without overlaps, from (gap, length, more)."""
     rows, now = [], 0
     for gap, length, *more in gaps:
         rows.append((now + gap, now + gap + length, *more))
@@ -61,15 +61,15 @@ def stall_rows(gaps):
 
 @st.composite
 def shared_links(draw, threads):
-    """None, one for all threads, or two beside each other."""
+    """No link, one for all threads, or two for neighbouring ranges: (rate, first, past)."""
     rates, split = st.sampled_from([1_500, 30_000, 999_999]), draw(st.integers(0, threads))
     ranges = [(0, split), (split, threads)] if draw(st.booleans()) else []
     return [(draw(rates), *each) for each in ranges if each[0] < each[1]]
 
 
 @st.composite
-def troubles(draw, threads):
-    """What not every cell has: a slow leader, restarts, new replicas, producers that wait."""
+def extras(draw, threads):
+    """Settings that only some cells have: slow leaders, restarts, new replicas, acks=all, ..."""
     restart = st.tuples(st.integers(1, 1_500), st.integers(0, threads - 1), st.integers(1, 400))
     restarts = draw(st.lists(restart, max_size=2, unique_by=lambda row: row[1]))
     throttle = draw(st.sampled_from([0, 0, 60, 1_000]))
@@ -103,7 +103,7 @@ def cells(draw):
     threads = slots + draw(st.integers(0, 1))
     return (
         ORDINARY
-        | (draw(troubles(threads)) if draw(st.booleans()) else {})
+        | (draw(extras(threads)) if draw(st.booleans()) else {})
         | {
             "column": draw(st.sampled_from(sorted(PRESETS))),
             "lag_ms": draw(st.sampled_from([97, 200, 450])),
@@ -130,7 +130,7 @@ def cells(draw):
 
 
 def naive_events(cell):
-    """Results of the dumb fleet: events, partition 0 every few milliseconds, latencies."""
+    """Results of the naive fleet: events, samples of partition 0, latencies."""
     names = ("column", "thread_of", "stalls", "arrivals", "record_bytes")
     column, *others = (cell[name] for name in names)
     naive = NaiveCell(column, cell, *others)
@@ -151,8 +151,8 @@ def kernel_cell(cell):
         delivery_timeout_ms=cell["delivery_ms"],
     )
     slots = len(cell["thread_of"][0])
-    # FleetConfig knows the replication factor of whole fleets; a drawn cell may have another
-    # The epoch that a leader's own shrink begins (L) is judged by the engine only
+    # A drawn cell may have another replication factor than FleetConfig. Only test_fleet_engine.py
+    # judges the leader epochs that shrinks begin (column L).
     rule = config.rules()._replace(
         min_isr=config.min_isr(1 + slots), shrink_raises_leader_epoch=False
     )
@@ -184,7 +184,7 @@ def kernel_cell(cell):
 
 
 def kernel_events(cell):
-    """Results of the compiled fleet: events, partition 0, latencies."""
+    """Results of the compiled fleet: events, samples of partition 0, latencies."""
     state, arrivals = kernel_cell(cell)
     rows, samples = watched(state, arrivals, 0, [*range(0, DURATION_MS, SAMPLE_MS), LAST_MS])
     places = np.flatnonzero(state.latencies[0]).tolist()
@@ -193,12 +193,12 @@ def kernel_events(cell):
 
 
 def kernel_stalls(rows):
-    """(start, end, thousandths of speed left, 0 if not given) as the kernel takes them."""
+    """Stalls as int64[n, 3]: start, end, thousandths of speed left (0 if not given)."""
     return np.array([(*row, 0)[:3] for row in rows], dtype=np.int64).reshape(-1, 3)
 
 
 def judged(cell):
-    """The naive events; up to 3.6 min ISR may be more than there are replicas."""
+    """The naive results; up to 3.6 min ISR may exceed the number of replicas."""
     replicas = 1 + len(cell["thread_of"][0])
     caps = cell["column"] in HOLDS_UNDER_MIN_ISR
     return naive_events({**cell, "min_isr": min(cell["min_isr"], replicas if caps else 9)})
@@ -227,7 +227,7 @@ def judged(cell):
 )
 @example(
     PLAIN
-    | {  # a new replica and a stalled one share a quota: each lets the other wait
+    | {  # a new replica and a stalled one share a quota: each makes the other wait
         "column": "N",
         "commit_ms": 1,
         "backlog": 400,
@@ -252,14 +252,14 @@ def test_a_run_in_many_windows_is_the_run_in_one(cell):
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 3_000), st.integers(0, 500), STALLS)
-def test_work_stands_still_in_a_stall(start_ms, work_ms, gaps):
+def test_work_pauses_in_a_stall(start_ms, work_ms, gaps):
     rows = stall_rows(gaps)
     config = FleetConfig()
     stalls = [kernel_stalls(rows)]
     thread_of = np.zeros((1, 1), np.int64)
     setup = Setup(config.rules(), config.links(), thread_of, np.ones(1), stalls, 1, 0)
     state = new_state(setup)
-    state = state._replace(threads=state.threads.view(np.recarray))  # for Python
+    state = state._replace(threads=state.threads.view(np.recarray))  # attributes, for plain Python
     done_ms = _end_of_work.py_func(state, 0, start_ms, work_ms)
     assert done_ms == work_until(start_ms, work_ms, rows)
 
@@ -267,7 +267,7 @@ def test_work_stands_still_in_a_stall(start_ms, work_ms, gaps):
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cells())
 def test_tables_just_large_enough_for_one_millisecond_hold_the_same_rows(cell):
-    """`taken` raises where `most_rows` is too few; what is overwritten here is nobody's."""
+    """`taken` raises if `most_rows` is too small; no row here overwrites another one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(s, "with_room", functools.partial(narrow, s.with_room))
         rows = kernel_events(cell)
@@ -275,7 +275,7 @@ def test_tables_just_large_enough_for_one_millisecond_hold_the_same_rows(cell):
 
 
 def narrow(with_room, state, chunks=1):
-    """The beginning of the tables: what must be there, and no more."""
+    """The state with its tables cut to the rows that `with_room` must provide."""
     state = with_room(state, chunks)
     used, (partitions, slots) = int(state.scalars[s.CHUNKS_USED]), state.follower_at.shape
     assert used <= len(state.next_chunk)

@@ -30,7 +30,7 @@ def truth(name: str) -> dict:
     return json.loads((RECORDED / name / "truth.json").read_text(encoding="utf-8"))
 
 
-# Of each recording, the incidents: what, whom to blame. Causes are those of its truth.json.
+# The incidents of each recording: its kind, and the brokers to blame, as in its truth.json.
 EXPECTED = {
     "a-412-follower-paused": [("follower_stalled", (2,))],
     "b-412-follower-killed": [("died", (2,))],
@@ -44,11 +44,11 @@ EXPECTED = {
 }
 
 
-# Recordings whose truth also has every change of an ISR, and the exit status.
+# The same for recordings whose truth has every ISR change; with the exit status.
 TIMED = {
     "01103-controller-paused": ([("session_lost", (1,))], 0),
     "111-link-one-way": ([("link_cut", ())], 0),
-    "302-zookeeper-cut": ([("session_lost", (2,))], 0),  # its fetchers gave up meanwhile
+    "302-zookeeper-cut": ([("session_lost", (2,))], 0),  # its fetchers gave up in the meantime
     "372-topic-deleted": ([("follower_stalled", (2,))], 0),
     "201-restart-loop": ([("died_and_back", (3,))], 0),
     "332-controller-paused": ([("controller_stalled", (100,))], 0),
@@ -57,7 +57,7 @@ TIMED = {
     "392-controller-paused-shortly": ([("leader_stalled", (1,))], 2),
 }
 
-# Without the whole truth.
+# The same for recordings whose truth has only the ISRs at the end.
 MORE = {
     "0822-leader-paused": ([("broker_stalled", (2,))], 0),
     "0822-leader-woke": ([("leader_woke", (1,))], 0),
@@ -66,15 +66,15 @@ MORE = {
     "01022-session-lost": ([("session_lost", (2,))], 0),
     "241-leader-paused": ([("leader_stalled", (1,))], 0),
     "241-starved": ([("broker_stalled", (3,))], 0),
-    "241-power-failure": ([("power_failure", ())], 2),  # no line says how the ISRs were meanwhile
+    "241-power-failure": ([("power_failure", ())], 2),  # no line shows the ISRs during the outage
     "282-disk-full": ([("disk_full", (2,))], 1),
     "282-link-cut": ([("link_cut", ())], 0),
     "282-zookeeper-away": ([("zookeeper_away", ())], 0),
     "412-controller-paused": ([("controller_stalled", (100,))], 0),
-    # the second had removed the first: they did not stop together
+    # broker 2 removed broker 3 before it stopped itself: this is no power failure
     "402-unclean": (
         [("died_and_back", (3,)), ("died_and_back", (2,)), ("unclean_election", ())],
-        1,  # it is over, and not calm: records are lost
+        1,  # over but not calm: records are lost
     ),
     "412-two-faults": ([("died", (2,)), ("frozen", (3,))], 1),
     "440-unclean": (
@@ -95,19 +95,19 @@ MORE = {
         1,
     ),
     "332-emptied-follower": ([("restarted", ()), ("emptied_log", (3,))], 1),
-    # its brokers are silent once they have an answer again
+    # its brokers log nothing once the controller answers again
     "420-frozen-controller": ([("controller_away", (100,))], 1),
     "420-quorum-lost": ([("quorum_lost", ()), ("died_and_back", (3,))], 0),
     "440-old-controller": ([("old_controller", (100,))], 0),
-    # its log names another cluster, which it was started for by mistake
+    # by mistake it was started for another cluster, which its log names
     "440-start-fails": ([("start_failed", (3,))], 0),
     "392-dir-locked": ([("start_failed", (3,))], 0),
     "412-made-again": ([("topic_made_again", ()), ("follower_stalled", (3,))], 0),
     "372-cancelled": ([("reassignment_cancelled", ()), ("fenced_alive", (2,))], 0),
-    # their appends take 6 s longer: the first follows nobody, the second also is a follower
+    # appends take 6 s longer; broker 1 only leads in 3.9.2, and also follows in 4.1.2
     "392-slow-disk": ([("broker_slow", (1,))], 0),
     "412-slow-disk-of-all": ([("broker_slow", (1,))], 0),
-    # it ran for a hundredth of the time, up to the last line, and no ISR changed
+    # it ran for a small part of the time, until the logs end, and no ISR changed
     "392-slow-leader-only": ([("broker_strained", (1,))], 1),
     **TIMED,
 }
@@ -140,9 +140,8 @@ def test_the_cause_of_other_recorded_incidents(name):
 
 
 def test_an_unclean_election_names_the_records_that_are_lost():
-    """Broker 2 had 72 records of each partition and was killed at 05:47:34.126; broker 3, which
-    had 27 or 28 as it died 14 s before, came back first and led. The first refused connection
-    to broker 2 is a second late."""
+    """Broker 2 was killed with some 72 records of each partition; broker 3, which had died 14 s
+    earlier with 27 or 28, led next. The first refused connection is logged a second later."""
     found = look(RECORDED / "402-unclean" / "logs")
     (loss,) = found.losses
     assert [(each.partition, each.first, each.last) for each in loss.lost] == [
@@ -157,8 +156,8 @@ def test_an_unclean_election_names_the_records_that_are_lost():
 
 @pytest.mark.parametrize("name", [name for name in MORE if truth(name).get("lost")])
 def test_the_lost_records_are_those_that_producers_miss(name):
-    """What was acknowledged to them and is not in the leader's log, by offset; and the last
-    was sent in the time that the lines give; the first may have waited for a leader."""
+    """Compares the offsets of acknowledged records that the leader's log lacks. The last one was
+    sent within the time that the lines give; the first may have waited for a leader."""
     (loss,) = look(RECORDED / name / "logs").losses
     missed = truth(name)["lost"]
     assert [f"{each.topic}-{each.partition}" for each in loss.lost] == sorted(missed)
@@ -197,8 +196,8 @@ def test_logs_of_two_clusters_in_one_folder_are_told_from_a_copy(is_copy, tmp_pa
     [("moved-282", "died_and_back", 17_808), ("moved-392", "follower_stalled", 29_027)],
 )
 def test_replicas_that_were_moved_away_are_not_missing(name, what, out_ms):
-    """Nor is a new one before it was added, nor a fetcher that gave up an incident. Broker 4 alone
-    was killed (2.8.2) or paused (3.9.2); what each partition has then is told by the README."""
+    """New replicas are not missing before they are added, and no fetcher that gave up is reported.
+    Only broker 4 was killed (2.8.2) or paused (3.9.2); the README lists the final replicas."""
     found = look(RECORDED.parent / name)
     incident, *cancelled = found.incidents
     assert [(i.what, *i.partitions[0][1:]) for i in cancelled] == [
@@ -211,7 +210,7 @@ def test_replicas_that_were_moved_away_are_not_missing(name, what, out_ms):
 
 
 def test_replicas_that_were_moved_away_are_not_missing_where_no_controller_tells(tmp_path):
-    """Their brokers say that they delete their logs."""
+    """Their brokers log that they delete their replicas."""
     shutil.copytree(RECORDED.parent / "moved-282" / "logs", tmp_path / "logs")
     for path in tmp_path.rglob("controller.log*"):
         path.unlink()
@@ -220,8 +219,8 @@ def test_replicas_that_were_moved_away_are_not_missing_where_no_controller_tells
     assert [each.blamed for each in found.incidents if each.blamed] == [(4,)]
 
 
-def test_who_still_removed_the_other_did_not_stop_with_it():
-    """Broker 3 is killed, 2 removes it and is also killed; both start again within a minute."""
+def test_a_broker_that_removed_another_did_not_stop_together_with_it():
+    """Broker 3 is killed; broker 2 removes it and is killed later; both start within a minute."""
 
     def row(ts_ms, kind, broker, isr=None, **detail):
         place = {"topic": "t", "partition": 0} if isr else {}
@@ -239,8 +238,8 @@ def test_who_still_removed_the_other_did_not_stop_with_it():
     assert [(each.what, each.who) for each in found] == [("died_and_back", (3,))]
 
 
-def test_whom_a_broker_removes_as_it_wakes_is_not_in_the_next_incident():
-    """Broker 1 slept three times; 41 s after it woke broker 3 was killed, then 2 shut down."""
+def test_replicas_that_a_resumed_broker_removes_are_not_in_the_next_incident():
+    """Broker 1 was paused three times; later broker 3 was killed, then broker 2 shut down."""
     found = look(recordings.folder("3.9")).incidents
     told = [(each.what, each.who, each.blamed) for each in found]
     assert told == [
@@ -255,8 +254,8 @@ def test_whom_a_broker_removes_as_it_wakes_is_not_in_the_next_incident():
 
 def test_what_leaders_announced_is_theirs_though_a_new_controller_stored_it():
     """Broker 3 removes broker 1 from three partitions, 1.5 s before there is a controller. Then it
-    asks for it back too early, and *that* is refused. The README counts 21 shrinks of leaders; one
-    of them is of two replicas."""
+    asks too early to add it again, and only that is refused. One of the 21 stored shrinks that
+    the README counts removes two replicas."""
     record = look(recordings.folder("3.9")).record
     by_leaders = [out for out in record.outs if out.leader]
     assert len(by_leaders) == 22
@@ -267,7 +266,7 @@ def test_what_leaders_announced_is_theirs_though_a_new_controller_stored_it():
 
 
 def test_a_broker_that_falls_silent_is_dead_only_if_others_say_so(tmp_path):
-    """1 is paused for the third time, 3 is killed 25 s later: as each is seen while it is away."""
+    """Broker 1 is paused a third time, and broker 3 killed 25 s later; each is read while down."""
     killed = recordings.outages("3.9", "SIGKILL")[0]
     paused = recordings.outages("3.9", "SIGSTOP")[-1]
     moments = {paused.end_ms - 1_000: "silent", killed.end_ms - 8_000: "died"}
@@ -287,7 +286,7 @@ def test_a_broker_that_falls_silent_is_dead_only_if_others_say_so(tmp_path):
 
 @pytest.mark.parametrize("release", ["3.9.2", "4.1.2"])
 def test_two_that_were_killed_one_after_the_other_are_no_power_failure(release, tmp_path):
-    """3 is paused and killed, 2 restarted, 1 killed; only at the end are 3 and 1 down together."""
+    """Broker 3 is paused and killed, 2 restarted, 1 killed; only at the end are 3 and 1 down."""
     with tarfile.open(RECORDED.parent / "eras" / f"{release}.tar.xz") as packed:
         packed.extractall(tmp_path, filter="data")
     told = [(each.what, each.who) for each in look(tmp_path).incidents]
@@ -324,12 +323,14 @@ def test_who_stops_while_others_go_on_is_not_left_out():
     for stopped_ms, rows in cases.items():
         assert Record(schema.table([full, *rows])).stopped_ms == stopped_ms
     late = [*stops, said(200_000, "stop_asked", 3)]
-    assert Record(schema.table([full, *late])).stopped_ms is None, "nobody knows what is so now"
+    assert Record(schema.table([full, *late])).stopped_ms is None, (
+        "the state after the late stop is not known"
+    )
 
 
 @pytest.mark.parametrize("name", [*EXPECTED, *TIMED])
 def test_the_time_under_replicated_is_that_of_the_truth(name, findings):
-    """Within a second, as far as the lines go."""
+    """To a second, until the last line."""
     found, true = findings.get(name) or look(RECORDED / name / "logs"), truth(name)
     spans, since = [], {}
     changes = [c for c in true["isr_changes"] if c["t_ms"] <= found.record.end_ms]
@@ -350,7 +351,7 @@ def test_a_deleted_topic_is_not_known_to_be_short_nor_unknown():
 
 
 def test_a_topic_made_again_is_another_and_doubts_end_with_the_former():
-    """Deleted at 15:35:31.3 and made again at 15:35:35.4; the pause of broker 3 is one of the new
+    """Deleted at 15:35:31.3 and created again at 15:35:35.4. The pause of broker 3 affects the new
     topic, and its six seconds count."""
     found = look(RECORDED / "412-made-again" / "logs", min_isr=2)
     made, paused = found.incidents
@@ -365,12 +366,12 @@ def test_a_topic_made_again_is_another_and_doubts_end_with_the_former():
 
 @pytest.mark.parametrize("is_seen", [True, False])
 def test_a_topic_made_again_is_known_by_its_id_where_no_line_deletes_it(is_seen, tmp_path):
-    """Without the logs of two brokers no line shows that all members deleted theirs."""
+    """Without server.log no line shows that the brokers deleted their replicas."""
     shutil.copytree(RECORDED / "412-made-again" / "logs", tmp_path / "logs")
     for path in tmp_path.rglob("server.log.gz"):
         path.unlink()
     for path in () if is_seen else tmp_path.rglob("state-change.log.gz"):
-        path.write_bytes(gzip.compress(re.sub(  # one id throughout, as before 2.8
+        path.write_bytes(gzip.compress(re.sub(  # the same id before and after, as before 2.8
             rb"0udK9mIjRU2ez5JGHZLNLg", b"im-NCzSYQ_KNxcy8zVyE7w",
             gzip.decompress(path.read_bytes()))))  # fmt: skip
     for path in () if is_seen else tmp_path.rglob("controller.log.gz"):
@@ -380,16 +381,16 @@ def test_a_topic_made_again_is_known_by_its_id_where_no_line_deletes_it(is_seen,
 
 
 def test_a_slow_leader_is_told_from_a_paused_one_by_its_late_lines():
-    """It logs what it stored up to 12 s after its followers, and its requests are answered."""
+    """It logs stored changes up to 12 s after its followers do, and its requests are answered."""
     found = look(RECORDED / "392-slow-disk" / "logs", min_isr=2)
     facts = {line.fact: line.count for line in found.incidents[0].evidence}
     assert facts["late_news"] >= 3 and not found.faults
     assert found.record.late.keys() == {1}
     for name in ("a-412-follower-paused", "392-slow-leader-only"):
-        assert not look(RECORDED / name / "logs").record.late, "it woke, and waited for answers"
+        assert not look(RECORDED / name / "logs").record.late, "it resumed, and waited for answers"
 
 
-def test_a_broker_that_runs_at_moments_only_is_heard_though_no_isr_changes():
+def test_a_broker_that_runs_now_and_then_is_noticed_although_no_isr_changes():
     found = look(RECORDED / "392-slow-leader-only" / "logs", min_isr=2)
     (incident,) = found.incidents
     says = {action["what"]: action["t_ms"] for action in truth("392-slow-leader-only")["actions"]}

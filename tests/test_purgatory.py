@@ -22,7 +22,7 @@ from isrlab.show.messages import high_watermark_delays
 from isrlab.workbook import parked_fetches
 from isrlab.world import scenario
 
-START_MS = 1_000_000_000_007  # no multiple of anything
+START_MS = 1_000_000_000_007  # not a multiple of any tick
 
 
 def ran(moves) -> Counter:
@@ -30,7 +30,7 @@ def ran(moves) -> Counter:
 
 
 def filled(timer, delays, now_ms=START_MS):
-    """The timer with tasks "0", "1", .. for these delays (ms), and the moves that add them."""
+    """The timer with tasks "0", "1", ... for these delays (ms), and the moves that add them."""
     moves = []
     for number, delay in enumerate(delays):
         timer, move = timer.add(Task(str(number), now_ms + delay), now_ms)
@@ -43,7 +43,7 @@ def filled(timer, delays, now_ms=START_MS):
 
 @pytest.mark.parametrize("step_ms", [1, 7, 50, 2_000])
 def test_j19_every_task_runs_once(step_ms):
-    """Delays 0-4 once, 10-99 twice, 100-499 once; tick 1 ms, 3 slots."""
+    """Delays (ms): 0-4 once, 10-99 twice, 100-499 once; the tick is 1 ms, wheels have 3 slots."""
     delays = [*range(5), *range(10, 100), *range(10, 100), *range(100, 500)]
     timer, moves = filled(Timer.at(START_MS, tick_ms=1, size=3), delays)
     done = ran(moves)
@@ -55,8 +55,8 @@ def test_j19_every_task_runs_once(step_ms):
     assert timer.tasks == ()
 
 
-def test_already_expired_tasks_run_at_once():
-    """testAlreadyExpiredTask."""
+def test_already_expired_tasks_run_immediately():
+    """Source: testAlreadyExpiredTask."""
     timer, moves = filled(Timer.at(START_MS), range(-5, 0))
     assert len(ran(moves)) == 5 and timer.tasks == ()
 
@@ -75,7 +75,7 @@ def test_which_wheel_and_slot(delay, place):
 
 
 def test_a_task_falls_from_wheel_to_wheel():
-    """500 ms: 400-799 in the third wheel, then 500-519 in the second, where it is on time."""
+    """509 ms: slot 400-799 of the third wheel, 500-519 of the second, 509 of the first."""
     timer, _ = Timer.at(0).add(Task("t", 509), 0)
     _, moves = timer.advance(600)
     assert [(m.at_ms, m.target) for m in moves] == [
@@ -86,7 +86,7 @@ def test_a_task_falls_from_wheel_to_wheel():
 
 
 def test_an_idle_wheel_keeps_its_clock():
-    """Only a due slot moves it: a task added late takes a detour and is on time all the same."""
+    """Only a due slot moves its clock; a task added later moves once more, and runs on time."""
     timer, _ = Timer.at(57).add(Task("t", 10_057), 57)
     assert [w.current_ms for w in timer.wheels] == [57, 40, 0, 0]  # rounded down
     timer, moves = Timer.at(0).advance(1_000)
@@ -113,7 +113,7 @@ tasks = st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 300)), max_siz
 @settings(max_examples=80, deadline=None)
 @given(tasks, st.integers(2, 25), st.integers(1, 10**6), st.lists(st.integers(1, 900), max_size=9))
 def test_every_task_runs_once_and_on_time(delays, size, start, steps):
-    """Never early, and at most one tick late: with a tick of 1 ms, exactly on time."""
+    """With a tick of 1 ms every task runs exactly on time."""
     timer, now, moves, expirations = Timer.at(start, size=size), start, [], {}
     for number, (delay, pause) in enumerate(delays):
         now += pause
@@ -133,7 +133,7 @@ def test_every_task_runs_once_and_on_time(delays, size, start, steps):
 @settings(max_examples=60, deadline=None)
 @given(tasks, st.integers(2, 10), st.integers(2, 9))
 def test_a_coarse_tick_is_early_by_less_than_a_tick(delays, size, tick):
-    """The task runs when its tick begins."""
+    """A task runs when its tick begins."""
     timer, moves = filled(Timer.at(START_MS, tick, size), [delay for delay, _ in delays])
     timer, passed = timer.advance(START_MS + 30_000)
     late = [m.at_ms - m.task.expiration_ms for m in (*moves, *passed) if m.runs]
@@ -144,7 +144,7 @@ def test_a_coarse_tick_is_early_by_less_than_a_tick(delays, size, tick):
 @settings(max_examples=60, deadline=None)
 @given(tasks, st.integers(1, 500))
 def test_the_queue_of_0_8_2_is_on_time_too(delays, step):
-    """It polls for 200 ms, but an expired task ends the poll: wheel and queue agree."""
+    """It polls for 200 ms, but a task that expires ends the poll, so wheel and queue agree."""
     runs = []
     for timer in (Timer.at(START_MS), PolledQueue()):
         timer, moves = filled(timer, [1 + delay for delay, _ in delays])[0], []
@@ -175,13 +175,13 @@ def fetch(log: SegmentedLog, reader: Reader, offset: int, min_bytes: int = 1) ->
     [
         (Reader.FOLLOWER, 1, log(3, 3), False),
         (Reader.FOLLOWER, 1, log(4, 3), True),  # an append
-        (Reader.CONSUMER, 1, log(4, 3), False),  # is nothing to a consumer
-        (Reader.CONSUMER, 1, log(4, 4), True),  # a new high watermark is
+        (Reader.CONSUMER, 1, log(4, 3), False),  # an append does not concern consumers
+        (Reader.CONSUMER, 1, log(4, 4), True),  # a new high watermark
         (Reader.READ_COMMITTED, 1, replace(log(4, 4), open_transaction=3), False),
         (Reader.READ_COMMITTED, 1, replace(log(5, 5), open_transaction=4), True),
         (Reader.FOLLOWER, 200, log(4, 3), False),
         (Reader.FOLLOWER, 200, log(5, 3), True),
-        (Reader.FOLLOWER, 300, log(9, 3), False),  # no partition counts for more than its limit
+        (Reader.FOLLOWER, 300, log(9, 3), False),  # a partition counts up to its limit of 250
     ],
 )
 def test_when_a_fetch_completes(reader, min_bytes, now, completes):
@@ -189,7 +189,7 @@ def test_when_a_fetch_completes(reader, min_bytes, now, completes):
 
 
 def test_a_fetch_completes_when_the_log_end_is_on_another_segment():
-    """Rolled, or truncated, or gone with its partition: min.bytes does not matter then."""
+    """After a roll, a truncation or the loss of the partition, whatever min.bytes is."""
     assert fetch(log(3, 3), Reader.FOLLOWER, 3).is_satisfied({})
     before = log(3, segment_bytes=300)
     condition = fetch(before, Reader.FOLLOWER, 3, 10_000)
@@ -200,7 +200,7 @@ def test_a_fetch_completes_when_the_log_end_is_on_another_segment():
 
 
 def test_a_rolled_segment_alone_does_not_complete_a_consumers_fetch():
-    """Its bound is the offset it waits at, only in another file now."""
+    """Its bound is the same offset, only in another file now."""
     condition = fetch(log(3, 3, segment_bytes=300), Reader.CONSUMER, 3)
     assert not condition.is_satisfied({"t-0": log(4, 3, segment_bytes=300)})
     assert condition.is_satisfied({"t-0": log(4, 4, segment_bytes=300)})
@@ -224,7 +224,7 @@ def test_a_produce_waits_for_every_high_watermark():
 
 
 def waiting(number: int, *keys: str, deadline: int = 500) -> p.Operation:
-    """Satisfied by any "logs" that its number is in."""
+    """An operation that is satisfied by "logs" which contain its number."""
     condition = SimpleNamespace(is_satisfied=lambda logs: number in logs)
     return p.Operation(str(number), keys, deadline, condition)
 

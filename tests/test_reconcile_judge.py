@@ -1,7 +1,7 @@
-"""The judge of `reconcile`: random histories as the lines of every release, and what they prove.
+"""Random histories, written as the lines of every release, judge what the history of logs proves.
 
-A history is drawn, every broker and the controller write their lines about it, each by its own
-clock; files overlap, lines are removed. What is proven is right, or says what is missing.
+Every broker and the controller log a drawn history, each by its own clock; files may be duplicated
+and lines removed. The proven states must be true, or gaps must name what is missing.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ RELEASES = ("0.8.2", "0.10.2", "0.11", "1.1", "2.0", "2.4", "2.6", "2.7", "2.8",
             "3.9", "4.1")  # fmt: skip
 CONTROLLER = 9
 START_MS = DAY_MS + 8 * 3_600_000
-NEAR_MS = 300  # lines come so long after what they tell, or less
+NEAR_MS = 300  # the longest delay from a change to its lines
 SLOW = [HealthCheck.too_slow]
 SOME = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=SLOW)
 
 
 @dataclass
 class Story:
-    """One partition: its true states (ms, members, version), and who writes which line of them."""
+    """One partition: its true states (ms, members, version), and the lines about them by writer."""
 
     release: str
     has_controller: bool
@@ -48,7 +48,7 @@ class Story:
 
     def __post_init__(self) -> None:
         self.is_kraft = numbers(self.release) >= numbers("3.3")
-        self.tells_controller = numbers(self.release) >= numbers("2.7")  # who asked for what
+        self.tells_controller = numbers(self.release) >= numbers("2.7")  # a leader's changes
         self.prints_commits = numbers(self.release) >= numbers("2.4")
 
     def say(self, kind: str, writer: int, late_ms: int, **more) -> None:
@@ -62,7 +62,7 @@ class Story:
             self.lines.append((row["ts_ms"], writer, line.partition("] ")[2], max(state - 1, 0)))
 
     def store(self, isr: list[int], by_leader: bool, new_leader: int | None = None) -> None:
-        """A change is stored, and all who print it do."""
+        """Store a change, and let every machine log it that does so in this release."""
         before, self.isr = self.isr, isr
         self.version += 1
         self.leader_epoch += new_leader is not None or (not by_leader and not self.is_kraft)
@@ -94,7 +94,7 @@ class Story:
 
 @st.composite
 def stories(draw, release=None):
-    """A history of some changes; the first state is also reported."""
+    """A history of up to nine changes; its first state is logged."""
     release = release or draw(st.sampled_from(RELEASES))
     story = Story(release, draw(st.booleans()))
     story.states.append((story.ms, frozenset(story.isr), 0))
@@ -114,7 +114,7 @@ def stories(draw, release=None):
             gone = draw(st.sampled_from(others))
             isr = [broker for broker in story.isr if broker != gone]
             story.ask(isr)
-            if what == "twice" and story.prints_commits:  # nobody answers; the leader asks again
+            if what == "twice" and story.prints_commits:  # no answer; the leader asks again
                 story.ms += 5_000
                 story.ask(isr)
             story.store(isr, by_leader=True)
@@ -129,7 +129,7 @@ def stories(draw, release=None):
 
 
 def prove(story: Story, ahead: dict[int, int], kept: list[bool], twice: bool):
-    """What the lines prove, read as `read_local` does, and which of them are there."""
+    """The history that the kept lines prove, read as `read_local` does, and these lines."""
     rows, ends = [], []
     there = [line for line, keep in zip(story.lines, kept, strict=True) if keep]
     writers = sorted({writer for _, writer, *_ in story.lines})
@@ -162,7 +162,7 @@ def head(ms: int) -> str:
 
 
 def known(history) -> list[tuple[int, frozenset[int] | None]]:
-    """The states in order, None where nothing is known; equal ones in a row are one."""
+    """The proven states in order, None where nothing is known, without repetitions."""
     rows = [r for r in history.events.to_pylist() if r["kind"] in ("isr_commit", "unknown")]
     states = [(r["ts_ms"], None if r["isr"] is None else frozenset(r["isr"])) for r in rows]
     return [states[0], *[b for a, b in pairwise(states) if a[1] != b[1]]] if states else []
@@ -174,7 +174,7 @@ def truth(story: Story) -> list[tuple[int, frozenset[int]]]:
 
 
 def is_part_of(states, whole) -> bool:
-    """The known states occur in this order in the truth; one may be known twice."""
+    """Whether the known states occur in this order in the truth; one may be known twice."""
     isrs, at = [isr for _, isr in whole], 0
     for isr in (isr for _, isr in states if isr is not None):
         if isr not in isrs[at:]:
@@ -206,35 +206,35 @@ clocks = st.sampled_from([-90_000, -15_000, -40, 0, 0, 0, 30, 2_500, 3_600_000])
 
 @given(st.data(), st.sampled_from(RELEASES))
 @SOME
-def test_what_is_missing_is_said(data, release):
-    """Clocks apart, lines removed, files twice: known states follow each other as they did."""
+def test_what_is_missing_is_reported(data, release):
+    """Clocks skewed, lines removed, files duplicated: known states keep their true order."""
     story = data.draw(stories(release))
     ahead = {broker: data.draw(clocks) for broker in (1, 2, 3, CONTROLLER)}
-    share = data.draw(st.sampled_from([0, 1, 4]))  # of ten lines, removed
+    share = data.draw(st.sampled_from([0, 1, 4]))  # of ten lines, how many are removed
     kept = [data.draw(st.integers(0, 9)) >= share for _ in story.lines]
     history, there = prove(story, ahead, kept, data.draw(st.booleans()))
     states, whole = known(history), truth(story)
     of_the_run = [gap.why for gap in history.gaps if gap.key is None]
     has_no_version = not story.is_kraft or any("Shrinking ISR" in text for *_, text, _ in there)
     if has_no_version and any("in which order" in why for why in of_the_run):
-        return  # clocks that nothing compares, and lines without versions: so a request of KRaft
+        return  # clocks cannot be compared, and lines (as requests) lack versions
     assert is_part_of(states, whole), (states, whole)
     if of_the_run:
-        return  # it says what it cannot show
+        return  # the gap names what is missing
     isrs = [isr for _, isr in whole]
-    for (_, first), (_, second) in pairwise(states):  # what is known without a gap is next
+    for (_, first), (_, second) in pairwise(states):  # no state lies between known ones
         if first is not None and second is not None:
             assert any(a == first and b == second for a, b in pairwise(isrs)), (states, whole)
-    told = max((state for *_, state in there), default=0)
-    if states and states[-1][1] is not None:  # the last is not older than any line that is left
-        assert any(isr == states[-1][1] for _, isr, _ in story.states[told:]), (states, whole)
+    newest = max((state for *_, state in there), default=0)
+    if states and states[-1][1] is not None:  # as new as the newest line
+        assert any(isr == states[-1][1] for _, isr, _ in story.states[newest:]), (states, whole)
 
 
 # Histories of the engine and of the fleet
 
 
 def written(rows, release):
-    """Events as the lines of a release, and what is proven by these; and the events themselves."""
+    """The lines of a release for these events, by writer, with their times."""
     lines: dict[int, list[tuple[int, str]]] = {}
     for row in rows:
         detail = dict(row["detail"] or ())
@@ -253,8 +253,8 @@ def written(rows, release):
 
 def of_lines(lines):
     rows = []
-    for writer, told in lines.items():
-        for number, (_, line) in enumerate(sorted(told, key=lambda each: each[0]), start=1):
+    for writer, own in lines.items():
+        for number, (_, line) in enumerate(sorted(own, key=lambda each: each[0]), start=1):
             row = reader.read_line(line)
             assert isinstance(row, dict), line
             where = {"file": f"b{writer}/server.log", "line": str(number)}
@@ -266,7 +266,7 @@ def of_lines(lines):
 
 
 def differences(rows, release):
-    """Partitions whose proven states do not occur so in the events themselves."""
+    """Partitions whose proven states are not those of the events; and the history."""
     events = pa.Table.from_pylist(rows, schema=schema.SCHEMA)
     history = history_of(of_lines(written(rows, release)))
     proven = exact.isr_spans(history.events)
@@ -285,6 +285,6 @@ SCENARIOS = sorted((Path(__file__).parents[1] / "data" / "scenarios").glob("*.tx
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_what_the_engine_does_is_proven_by_its_lines(path):
     run = scenario.play(path.read_text(encoding="utf-8"))
-    rows = run.events().to_pylist()  # one partition
+    rows = run.events().to_pylist()  # of one partition
     wrong, _ = differences(rows, ".".join(map(str, run.version.first)))
     assert wrong == []

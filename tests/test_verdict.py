@@ -76,8 +76,8 @@ def test_no_false_alarm(name):
 
 
 @pytest.mark.parametrize("name", sorted(p.name for p in RECORDINGS.glob("eras/*[0-9].tar.xz")))
-def test_no_false_alarm_where_brokers_start_and_tell_late(name, tmp_path):
-    """All on one machine: what a broker says as it starts must not be taken for its clock."""
+def test_no_false_alarm_where_brokers_start_and_log_late(name, tmp_path):
+    """All brokers run on one machine: late lines of a start must not be taken for clock skew."""
     with tarfile.open(RECORDINGS / "eras" / name) as packed:
         packed.extractall(tmp_path, filter="data")
     logs = read_local(tmp_path, "run")
@@ -98,7 +98,7 @@ def said(event: dict) -> list:
 
 
 def altered(rows: list[Statement], texts: dict, share: float, chance: random.Random):
-    """Rows of lines in which one number of an ISR, leader, version or epoch is another."""
+    """(index, row) for lines in which one number of an ISR, leader, version or epoch is changed."""
     for index, row in enumerate(rows):
         place = row.file, row.line
         if row.kind not in JUDGED or place not in texts:
@@ -106,7 +106,7 @@ def altered(rows: list[Statement], texts: dict, share: float, chance: random.Ran
         text, event = texts[place], read_line(texts[place])
         for number in re.finditer(r"(?<![\w.:,\[-])-?\d+(?![\w.:])|(?<=[\[,])\d+(?=[\],])", text):
             if number.start() < text.find("]"):
-                continue  # the time
+                continue  # part of the time
             value = int(number[0])
             for other in sorted({value + 1, value - 1, value % 3 + 1} - {value}):
                 if chance.random() > share:
@@ -122,7 +122,7 @@ def altered(rows: list[Statement], texts: dict, share: float, chance: random.Ran
 
 
 def partitions(rows: list[Statement]):
-    """The rows of each partition, and with them those of none."""
+    """For each partition its rows, and the rows that belong to no partition."""
     groups = defaultdict(list)
     for row in rows:
         groups[row.topic, row.partition].append(row)
@@ -146,7 +146,7 @@ def test_altered_lines_are_found(request):
     assert found[True] >= 0.99 * found.total() > 100
 
 
-def test_nobody_hears_of_a_version_before_the_metadata_log_has_it():
+def test_no_broker_knows_a_version_before_the_metadata_log_has_it():
     rows, files, _ = recorded("b-412-follower-killed")
     own, general = next(p for p in partitions(rows) if p[0][0].topic == "orders")
     index = next(n for n, row in enumerate(own) if row.kind == "follower")
@@ -157,7 +157,7 @@ def test_nobody_hears_of_a_version_before_the_metadata_log_has_it():
 
 
 def moves(rows: list[Statement]) -> list[tuple[int, Statement]]:
-    """Where in these rows of one partition's metadata log its replicas change, and to what."""
+    """(index, row) where the replicas change in these metadata rows of one partition."""
     of_states = [(i, row) for i, row in enumerate(rows) if row.kind in JUDGED]
     return [
         (index, row) for (_, before), (index, row) in pairwise(of_states)
@@ -165,8 +165,8 @@ def moves(rows: list[Statement]) -> list[tuple[int, Statement]]:
     ]  # fmt: skip
 
 
-def test_who_has_been_moved_away_is_not_missing():
-    """Only broker 4, which was paused, has been out; at the end nobody is."""
+def test_replicas_that_were_moved_away_are_not_missing():
+    """Only broker 4, which was paused, was out of ISRs; at the end every replica is in sync."""
     logs = read_local(FOLDERS["moved-392"], "run")
     outs = absences(history_of(logs.events).events)
     assert {out.replica for out in outs} == {4}
@@ -174,7 +174,7 @@ def test_who_has_been_moved_away_is_not_missing():
 
 
 def test_a_reassignment_in_the_metadata_log_is_explained_and_a_fault_in_it_is_found():
-    """By the metadata log alone: two lines for one version would betray an altered one."""
+    """Only the metadata log is read, because a second line about a version would expose a fault."""
     rows, files, _ = recorded("moved-392")
     rows = [row for row in rows if row.is_exact]
     found = Counter()
@@ -207,7 +207,7 @@ def test_a_reassignment_in_the_metadata_log_is_explained_and_a_fault_in_it_is_fo
 
 
 def answers(rows: list[Statement]) -> list[tuple]:
-    """The history that is told of a partition: ISRs in order, and whether it is known."""
+    """The proven history of a partition: its ISRs in order, or that none is known."""
     proven = statements(history_of([changed(row) for row in rows]).rows, "isr_commit", "unknown")
     return [(row.kind, row.isr and sorted(row.isr)) for row in proven]
 
@@ -251,7 +251,7 @@ def test_what_was_printed_against_what_happened():
     assert (restarted["expansions stored"], restarted["expansions without ISR updated"]) == (48, 17)
     assert all(each["changes that no line shows"] == 0 for each in numbers.values())
     without = summary(lines_of("d-392-rolling-restart", "server.log", "metadata"))
-    assert without["expansions that no line shows"] == 14  # three come after its last event
+    assert without["expansions that no line shows"] == 14  # three follow the last event
 
 
 def lines_of(name: str, *parts: str):
@@ -282,16 +282,16 @@ def test_an_announced_shrink_that_never_came_true(tmp_path):
 @pytest.mark.parametrize(
     ("version", "before", "after", "expected"),
     [
-        ("4.1", ((1, 2, 3), 1, 5), ((1, 2), 1, 5), True),  # the leader, or the controller
-        ("4.1", ((1, 2, 3), 1, 5), ((1, 2), 1, 6), False),  # no release since 3.6
+        ("4.1", ((1, 2, 3), 1, 5), ((1, 2), 1, 5), True),  # by the leader or the controller
+        ("4.1", ((1, 2, 3), 1, 5), ((1, 2), 1, 6), False),  # not since 3.6
         ("3.5", ((1, 2, 3), 1, 5), ((1, 2), 1, 6), True),  # KAFKA-15021
         ("3.5", ((1, 2, 3), 1, 5), ((1, 2), 1, 5), False),
-        ("4.1", ((1, 2), 1, 5), ((1, 2, 3), 2, 6), False),  # a new leader, and a member more
-        ("4.1", ((1,), 1, 5), ((1, 2, 3), 1, 5), False),  # two at once
+        ("4.1", ((1, 2), 1, 5), ((1, 2, 3), 2, 6), False),  # a new leader and a new member
+        ("4.1", ((1,), 1, 5), ((1, 2, 3), 1, 5), False),  # two replicas join in one step
         ("4.1", ((1, 2), 1, 5), ((), -1, 6), True),  # eligible leader replicas
         ("3.9", ((1, 2), 1, 5), ((), -1, 6), False),
-        ("3.9", ((1, 2), 1, 5), ((2,), 2, 7), False),  # two epochs in one version
-        ("3.9", ((1, 2), 1, 5), ((3,), 3, 6), True),  # unclean
+        ("3.9", ((1, 2), 1, 5), ((2,), 2, 7), False),  # two leader epochs in one step
+        ("3.9", ((1, 2), 1, 5), ((3,), 3, 6), True),  # an unclean election
     ],
 )
 def test_the_next_state(version, before, after, expected):
@@ -299,34 +299,19 @@ def test_the_next_state(version, before, after, expected):
     assert is_possible(kind, State(*before), State(*after), (1, 2, 3)) == expected
 
 
-MOVING = State((1, 2), 1, 5, (1, 4, 3, 2), ((4,), (2,)))  # 3 shall stay, and is out of sync
+MOVING = State((1, 2), 1, 5, (1, 4, 3, 2), ((4,), (2,)))  # broker 3 stays, and is out of sync
 
 
 @pytest.mark.parametrize(
     ("version", "before", "after", "expected"),
     [
-        (
-            "3.7",
-            MOVING,
-            State((1, 4), 1, 6, (1, 4, 3)),
-            True,
-        ),  # those that are new are in sync
+        ("3.7", MOVING, State((1, 4), 1, 6, (1, 4, 3)), True),  # the new ones are in sync
         ("3.8", MOVING, State((1, 4), 1, 6, (1, 4, 3)), False),  # KAFKA-15665
         ("3.8", MOVING, State((1, 2, 4), 1, 5, *MOVING[3:]), True),
         ("3.8", MOVING, State((1, 2), 1, 6, (1, 3, 2)), True),  # cancelled
-        ("3.8", MOVING, State((1, 2), 1, 5, (1, 3, 2)), False),  # it raises the epoch
-        (
-            "3.8",
-            State((1, 2), 1, 5, (1, 2, 3)),
-            State((1, 2), 1, 5, *MOVING[3:]),
-            True,
-        ),
-        (
-            "3.8",
-            State((1, 2), 1, 5, (1, 2, 3)),
-            State((1,), 1, 6, (1,)),
-            True,
-        ),  # at once
+        ("3.8", MOVING, State((1, 2), 1, 5, (1, 3, 2)), False),  # it raises the leader epoch
+        ("3.8", State((1, 2), 1, 5, (1, 2, 3)), State((1, 2), 1, 5, *MOVING[3:]), True),
+        ("3.8", State((1, 2), 1, 5, (1, 2, 3)), State((1,), 1, 6, (1,)), True),  # in one step
         ("3.8", State((1, 2), 1, 5, (1, 2, 3)), State((1, 4), 1, 6, (1, 4)), False),
         ("3.8", State((1, 2), 1, 5, (1, 2, 3)), State((1, 2), 1, 5, (2, 1, 3)), True),
     ],

@@ -245,7 +245,7 @@ OLD = "".join(LINES).replace("\tElr: \tLastKnownElr: ", "")
         ("".join(LINES).replace("Leader: 1", "Leader: 9"), "impossible for its replicas"),
         (text_of("1 1,2 1,2 - 2>1,2"), "impossible for its replicas"),  # all are removed
         ("".join(LINES) + "".join(LINES), "described twice"),
-        ("".join(LINES).replace("replicas=2", "replicas=two"), "cut, or without a value"),
+        ("".join(LINES).replace("replicas=2", "replicas=two"), "cut off, or has no value"),
     ],
 )  # fmt: skip
 def test_a_text_that_is_not_whole_is_refused_in_one_sentence(text, says, tmp_path):
@@ -358,7 +358,7 @@ def test_a_setting_with_an_altered_letter_is_refused(at, other):
     for setting in ("min.insync.replicas=2", "unclean.leader.election.enable=true"):
         altered = setting[:at] + other + setting[at + 1 :]
         assume(altered != setting)
-        with pytest.raises(CheckError, match="cut, or without a value"):
+        with pytest.raises(CheckError, match="cut off, or has no value"):
             cluster.of_text(text_of(*HEALTHY, configs=f"segment.bytes=1,{altered}"))
 
 

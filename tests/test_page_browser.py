@@ -281,7 +281,7 @@ def test_logs_are_answered_here_and_what_is_no_log_is_refused(context, site, tmp
         archive.writestr("inside", bytes(300_000_000))
     huge.touch()
     os.truncate(huge, 500_000_000)
-    for path, why in ((bomb, "Unpacked it is more than 200 MB"), (huge, "This is more than 200")):
+    for path, why in ((bomb, "unpacked files are larger"), (huge, "larger than 200 MB")):
         page.locator("#files").set_input_files(path)
         page.wait_for_selector("#stop", state="visible")
         page.wait_for_selector("#stop", state="hidden")

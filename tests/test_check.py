@@ -32,7 +32,7 @@ HEALTHY = ("1 1,2,3 1,2,3", "2 2,3,1 1,2,3", "3 3,1,2 1,2,3")
 
 
 def text_of(*rows: str, topic: str = "t", configs: str = "min.insync.replicas=2") -> str:
-    """What kafka-topics 4.x prints: each row is "leader replicas isr elr adding>removing"."""
+    """The output of kafka-topics 4.x for rows "leader replicas isr elr adding>removing"."""
     lines = [f"Topic: {topic}\tTopicId: uLw\tPartitionCount: {len(rows)}\tReplicationFactor: 3"
              f"\tConfigs: {configs}"]  # fmt: skip
     for number, row in enumerate(rows):
@@ -83,7 +83,7 @@ def test_what_blocks_and_why(row, configs, blocks):
 
 
 def test_a_reassignment_that_completes_during_a_restart_blocks():
-    """3.7 completes the move once broker 4 is in sync: without broker 1, the ISR is 4 alone."""
+    """3.7 completes the move once broker 4 is in sync; without broker 1 the ISR is 4 only."""
     text = text_of("1 1,4,2,3 1,2,3 - 4>2,3") + text_of("4 4,1,2 4,1,2", topic="alive")
     text = text.replace("\tElr: \tLastKnownElr: ", "")
     found = {version: reasons(text, version) for version in ("3.7", "3.8")}
@@ -92,7 +92,7 @@ def test_a_reassignment_that_completes_during_a_restart_blocks():
 
 
 def test_a_release_decides():
-    """From 3.7 a leader demands no more than there are replicas: the second writes only there."""
+    """From 3.7 on a leader demands at most the replicas that there are, so one suffices here."""
     one = text_of("1 1 1", "2 2 2").replace("\tElr: \tLastKnownElr: ", "")
     before, after = (checked(one, version) for version in ("3.6", "3.7"))
     assert (set(before.refusing), set(after.refusing)) == ({"t-0", "t-1"}, set())
@@ -192,7 +192,7 @@ def test_a_plan_takes_as_long_as_its_busiest_broker():
         {"topic": "t", "partition": n, "replicas": [1, 2, 4]} for n in (0, 1)]})  # fmt: skip
     move = what_if.PlannedMove(what_if.plan_of(plan, state), 20e6, 1e9, 1e6)
     moved = what_if.moved(state, move)
-    # broker 1 sends both: two newcomers at 1 MB/s each, and four copies for followers in sync
+    # broker 1 sends two new replicas and four copies for followers in sync, at 1 MB/s each
     assert (moved.copies, moved.busiest, moved.least_throttle) == (2, 1, 6e6)
     assert moved.took_s == pytest.approx(2e9 / (20e6 - 6e6))
     assert what_if.moved(state, move._replace(throttle=6e6)).took_s == float("inf")
@@ -204,8 +204,8 @@ def test_a_plan_may_replace_a_move_that_is_on_its_way():
     plan = {"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2, 3]}]}
     move = what_if.PlannedMove(what_if.plan_of(json.dumps(plan), state))
     check = ClusterCheck(cluster.with_options(state), CheckQuestion(move=move))
-    [told] = [row.text for row in answer_of(check).rows if row.label == "If moved"]
-    assert told.startswith("0 new replicas; --throttle")  # what was being added is given up
+    [moved] = [row.text for row in answer_of(check).rows if row.label == "If moved"]
+    assert moved.startswith("0 new replicas; --throttle")  # the added replica is dropped again
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ OLD = "".join(LINES).replace("\tElr: \tLastKnownElr: ", "")
         ("".join(LINES) + "Error while executing topic command\n", "is not a line of kafka-topics"),
         ("".join(LINES).replace("Isr: 1,2,3", "Isr: 1,2,7"), "impossible for its replicas"),
         ("".join(LINES).replace("Leader: 1", "Leader: 9"), "impossible for its replicas"),
-        (text_of("1 1,2 1,2 - 2>1,2"), "impossible for its replicas"),  # all are removed
+        (text_of("1 1,2 1,2 - 2>1,2"), "impossible for its replicas"),  # removes all replicas
         ("".join(LINES) + "".join(LINES), "described twice"),
         ("".join(LINES).replace("replicas=2", "replicas=two"), "cut off, or has no value"),
     ],
@@ -266,7 +266,7 @@ def test_a_text_that_is_not_whole_is_refused_in_one_sentence(text, says, tmp_pat
             "".join(LINES).replace("\tTopicId: uLw", "").replace("min.insync.replicas=2", ""),
             "min-isr",
         ),
-        # of 2.8 with --zookeeper, which has a TopicId and does not show what brokers set
+        # kafka-topics 2.8 with --zookeeper shows a TopicId, but no settings of brokers
         (re.sub(r"\tElr:.*|min.insync.replicas=2", "", "".join(LINES)), "min-isr"),
     ],
 )
@@ -297,7 +297,7 @@ def clusters(draw) -> str:
 
 
 def may_go(text: str) -> set[int]:
-    """The brokers that may go down now; none if there is no answer or it is not known."""
+    """The brokers that may go down now; none if the text is refused or leaves something open."""
     try:
         check = checked(text, None)
     except CheckError:
@@ -318,7 +318,7 @@ def test_a_row_that_is_removed_or_moved_makes_no_answer_safer(text, data):
 
 @given(clusters(), st.data())
 def test_a_text_that_is_cut_makes_no_answer_safer(text, data):
-    """Anywhere but between two topics, which no reader can see."""
+    """A cut between two topics is left out, because no reader can see it."""
     at = data.draw(st.integers(1, len(text) - 1))
     assume(not text[at:].startswith("Topic: "))
     assert may_go(text[:at]) == set()
@@ -340,7 +340,7 @@ def test_a_line_that_is_cut_or_without_a_field_makes_no_answer_safer(text, data)
 
 @given(clusters(), st.data())
 def test_a_replica_less_in_sync_makes_no_answer_safer(text, data):
-    """Of brokers that are still in sync elsewhere: others count as dead, and are not asked."""
+    """A broker that is in sync nowhere else then counts as dead, and is not in the answer."""
     lines = text.splitlines(keepends=True)
     rows = [n for n, line in enumerate(lines) if "\tIsr: " in line and "none" not in line]
     assume(rows)
@@ -441,7 +441,7 @@ def test_a_cluster_that_does_not_answer_is_one_sentence():
       "ssl.ca.location failed")],
 )  # fmt: skip
 def test_tls_that_fails_is_one_sentence(config, says, tmp_path):
-    """The first attempt is TLS against a port without TLS."""
+    """First, TLS against a port without TLS; second, a truststore that does not exist."""
     pytest.importorskip("confluent_kafka")
     file = tmp_path / "client.properties"
     file.write_text(config)
@@ -464,8 +464,8 @@ def test_tls_that_fails_is_one_sentence(config, says, tmp_path):
 
 
 class Broker(socketserver.StreamRequestHandler):
-    """A broker that knows two requests, of a client that may do what `allowed` names; the first
-    answer is that it does not know the client's version of ApiVersions, which then asks again."""
+    """A broker that answers metadata and configs, as far as `allowed` permits. It first refuses the
+    client's version of ApiVersions, so that the client asks again."""
 
     allowed: frozenset[str] = frozenset()
 

@@ -1,7 +1,7 @@
-"""A broker, version by version: the cases of tests/cases/*.txt, and what does not fit into them.
+"""A broker, version by version: the cases of tests/cases/*.txt, and others that do not fit there.
 
 The kafka_* files are Kafka's own tests. Broker 1 leads, 2 and 3 follow (or broker 2 follows broker
-1); times are milliseconds since the leadership began.
+1); times are in ms since broker 1 became the leader.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def test_follower(case: Case, column: str) -> None:
         (ALL, (1, 2), (1, 2), 2, 0, 1, []),
         (ALL, (1, 2), (1, 2), 2, 1, 1, [None]),
         (ALL, (1, 2), (1, 2), 2, -1, 1, []),  # waits for the high watermark
-        (ALL, (1, 2), (1, 2), 1, -1, 1, []),  # for every member, not for min ISR of them
+        (ALL, (1, 2), (1, 2), 1, -1, 1, []),  # waits for every ISR member, not only for min ISR
         (ALL, (1, 2), (1,), 1, -1, 1, [None]),
-        (ALL, (1, 2), (1,), 2, 0, 1, []),  # min.insync.replicas is a matter of acks=all alone
+        (ALL, (1, 2), (1,), 2, 0, 1, []),  # min.insync.replicas concerns only acks=all
         (ALL, (1, 2), (1,), 2, 1, 1, [None]),
         (ALL, (1, 2), (1,), 2, -1, 0, ["NOT_ENOUGH_REPLICAS"]),
         (ALL, (1, 2, 3), (1, 2), 3, -1, 0, ["NOT_ENOUGH_REPLICAS"]),
         (UNTIL_G, (1,), (1,), 2, -1, 0, ["NOT_ENOUGH_REPLICAS"]),
-        ("N", (1,), (1,), 2, -1, 1, [None]),  # never more than there are replicas
+        ("N", (1,), (1,), 2, -1, 1, [None]),  # at most as many as there are replicas
         ("A", (1, 2), (1, 2), 1, 2, 1, []),
         ("A", (1, 2), (1,), 1, 2, 1, []),
         ("BCDGN", (1, 2), (1, 2), 1, 2, 0, ["INVALID_REQUIRED_ACKS"]),
@@ -66,7 +66,7 @@ def test_produce_by_acks_min_isr_and_isr(columns, replicas, isr, min_isr, acks, 
 
 @pytest.mark.parametrize("column", ALL)
 def test_checkpoints_of_two_partitions_d7(column: str) -> None:
-    """D7: each log keeps its own."""
+    """Case D7: each log has its own checkpoint."""
     one, other = (log_of(PRESETS[column], (0, 20)) for _ in range(2))
     one = one.with_high_watermark(5).checkpoint()
     assert one.checkpointed_high_watermark == 5
@@ -85,7 +85,7 @@ def test_checkpoints_of_two_partitions_d7(column: str) -> None:
     [  # last fetch at 40, last caught up at 30, now 50; expected in A, B and C
         (10, 10, 10, (50, 50, 50)),
         (11, 10, 10, (50, 50, 50)),
-        (9, 10, 9, (50, 30, 40)),  # the end as of the previous fetch
+        (9, 10, 9, (50, 30, 40)),  # the log end at the previous fetch
         (9, 10, 10, (50, 30, 30)),
         (0, 10, -1, (50, 30, 40)),  # the first fetch in an epoch
     ],
@@ -130,7 +130,7 @@ def test_answer_to_an_isr_change(change: str, error: str, pending: bool, request
     assert bench.see("isr") == before
     if pending:
         assert bench.see("maximal") == (1, 2)
-        bench.order(5, 9, (1, 2))  # the controller's word ends it
+        bench.order(5, 9, (1, 2))  # an order of the controller ends it
         assert (bench.see("pending"), bench.see("isr")) == (None, (1, 2))
 
 
@@ -183,39 +183,39 @@ def test_schedule_of_a_broker(column: str, lag_ms: int, checks_ms: int) -> None:
     notifies = [m.After(2_500, m.PropagateIsrChanges())] if column in "BCDG" else []
     expected = [m.After(checks_ms, m.ExpireIsr()), m.After(5_000, m.CheckpointHighWatermark())]
     assert list(tasks) == expected + notifies
-    for task in tasks:  # each comes again, even where there is nothing to do yet
+    for task in tasks:  # each repeats, even if there is nothing to do yet
         assert machine.step(broker, task.message, T0)[1] == (task,)
 
 
 @pytest.mark.parametrize("column", "BCDG")
 def test_constant_churn_is_announced_every_minute(column: str) -> None:
     bench = LeaderBench(column, leo=10, replica_lag_time_max_ms=1_000)
-    told = []
+    announced_ms = []
     for now_ms in range(2_500, 125_001, 2_500):
         bench.at(now_ms)
         before = bench.notices
         bench.append(1)
-        bench.check()  # out
-        bench.fetch(2, bench.broker.log.log_end_offset)  # and in again
+        bench.check()  # broker 2 leaves the ISR
+        bench.fetch(2, bench.broker.log.log_end_offset)  # and rejoins
         bench.tick()
-        told += [now_ms] * (bench.notices - before)
-    assert told == [62_500, 125_000]
+        announced_ms += [now_ms] * (bench.notices - before)
+    assert announced_ms == [62_500, 125_000]
 
 
 @pytest.mark.parametrize(
     ("column", "epoch"), [*product("IJKLMNO", [5]), *product("KLMNO", [6])]
-)  # in 2.7 and 2.8 an order of a new epoch does: "never-sent" in cases/isr.txt
+)  # in 2.7 and 2.8 an order with a new epoch frees it: "never-sent" in cases/isr.txt
 def test_order_does_not_free_the_slot(column: str, epoch: int) -> None:
-    """Only one request is in flight, whatever the leader assumes; the next follows its answer."""
+    """Only one request is in flight, whatever the leader knows; the next waits for its answer."""
     bench = LeaderBench(column, leo=3, isr=(1,))
     bench.fetch(2, 3)
     bench.order(epoch, 2, (1,))
     bench.fetch(2, 3)
     assert (bench.see("requests"), bench.see("isr")) == (1, (1,))
-    is_reset = column >= "L" or epoch == 6  # without KRaft an order of the same epoch is an old one
+    is_reset = column >= "L" or epoch == 6  # without KRaft a repeated epoch is stale
     assert (bench.see("pending") is None) is is_reset
     bench.step(m.Disconnected(m.CONTROLLER))
-    bench.step(m.RetryAlterPartition())  # the same one, not what the leader would ask for now
+    bench.step(m.RetryAlterPartition())  # repeats the request, whatever the leader wants now
     assert bench.requests[0] == bench.requests[1]
     bench.answer("FENCED_LEADER_EPOCH")
     bench.fetch(2, 3)
@@ -226,7 +226,7 @@ NOT_LEADER = dict.fromkeys("ABCDG", "NOT_LEADER_FOR_PARTITION") | {"N": "NOT_LEA
 
 
 @pytest.mark.parametrize("column", ALL)
-def test_a_follower_serves_nobody(column: str) -> None:
+def test_a_follower_refuses_all_requests(column: str) -> None:
     bench = FollowerBench(column)
     questions = (
         m.Fetch(3, 1, 0),
@@ -252,7 +252,7 @@ def test_impossible_messages_raise_and_change_nothing() -> None:
 
 
 def test_answers_to_a_former_process_are_stale() -> None:
-    """A process never reuses a request number of the process before it."""
+    """A process never reuses a request number of its predecessor."""
     first = FollowerBench("N")
     disk = first.broker.log
     again, _ = machine.start(

@@ -1,6 +1,6 @@
 """Segments, the sparse index and bounded reads: Kafka's own cases, then properties.
 
-The numbers of J1 to J17 are those of LogSegmentTest and OffsetIndexTest; the ids are ours.
+J1 to J17 are cases of LogSegmentTest and OffsetIndexTest with their numbers; the ids are ours.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def segment(base: int = 0, *batches: tuple[int, int, int], interval: int = 10) -
 
 
 def log(version: str = "3.7", count: int = 20, size: int = 100, **options: int) -> SegmentedLog:
-    """`count` batches of 5 records; an index entry about every third batch."""
+    """A log of `count` batches of 5 records, with an index entry about every third batch."""
     made = SegmentedLog.empty(version, index_interval_bytes=250, **options)
     for first in range(0, 5 * count, 5):
         made = made.append(Batch(first, first + 4, size))
@@ -105,12 +105,12 @@ def test_j15_truncate_the_index():
     assert made.truncate_to(0).index == ()
 
 
-# What stands in the index
+# Index entries
 
 
 @pytest.mark.parametrize(("version", "place"), [("0.8.2", 0), ("1.1", 0), ("2.0", 4)])
 def test_index_key(version, place):
-    """Which of a batch's five offsets; 300 bytes is the first sum above 250."""
+    """An entry holds the batch's first offset, since 2.0 its last; 300 bytes first exceed 250."""
     expected = [(5 * n + place, 100 * n) for n in (3, 6, 9, 12, 15, 18)]
     assert [*log(version).segments[0].index] == expected
 
@@ -120,8 +120,8 @@ def test_interval_is_strictly_exceeded():
     assert exact.index == ((2, 500),)  # the first batch is never indexed
 
 
-# What Kafka's own LogSegment keeps of the batches of notebook 06, written ten at a time
-INDEXES = {  # seen with the published classes of 3.7.1 and of 4.1.0
+# The index entries of Kafka's own LogSegment for the batches of notebook 06, written by tens
+INDEXES = {  # of the published classes of 3.7.1 and 4.1.0
     "leader": ((24, 480), (39, 885), (54, 1305), (69, 1740), (84, 2190), (99, 2655)),
     "follower, 3.7": ((99, 1305),),
 }
@@ -129,7 +129,7 @@ INDEXES = {  # seen with the published classes of 3.7.1 and of 4.1.0
 
 @pytest.mark.parametrize("release", ["0.8.2", "3.7", "3.9.0", "3.9.1", "4.0.0", "4.0.1", "4.1"])
 def test_entries_for_a_write_of_many_batches(release):
-    """A follower writes what one fetch brought: until KAFKA-806 its index is sparser."""
+    """A follower appends a whole fetch response: until KAFKA-806 its index is sparser."""
     rules = ReadRules.of(release)
     batches = [Batch(o, o + 4, 90 + o * 37 % 110) for o in range(0, 100, 5)]
     leader = follower = s.LogSegment(0, 400, rules)
@@ -160,7 +160,7 @@ def test_entries_for_a_write_of_many_batches(release):
     ],
 )  # fmt: skip
 def test_slots_that_a_search_probes(release, target, slots):
-    """By hand from indexSlotRangeFor, 2.0.1 and 2.1.1; the last 1,024 entries are warm."""
+    """Derived by hand from indexSlotRangeFor, 2.0.1 and 2.1.1; the last 1,024 entries are warm."""
     entries = tuple(s.IndexEntry(i, 100 * i) for i in range(4001))
     made = s.LogSegment(0, rules=ReadRules.of(release), index=entries)
     assert [probe.slot for probe in made.search(target)] == slots
@@ -181,9 +181,9 @@ def test_search_finds_the_greatest_entry_up_to_the_target(offsets, is_warm, warm
 # Sizes
 
 
-SIZE_LIMITS = {  # whole batches and bytes that a limit gives; 250 bytes cut the third batch
+SIZE_LIMITS = {  # limit -> (whole batches, bytes); 250 bytes cut the third batch
     "3.7": {0: (1, 100), 1: (1, 100), 250: (2, 250)},
-    "0.10.0": {0: (0, 0), 1: (0, 1), 250: (2, 250)},  # one byte is of no use: the reader is stuck
+    "0.10.0": {0: (0, 0), 1: (0, 1), 250: (2, 250)},  # with 1 byte the reader is stuck
 }
 
 
@@ -198,8 +198,8 @@ def test_size_limit(version):
     ("version", "limits", "response", "sizes"),
     [
         ("3.7", (300, 300, 300), 500, (300, 200, 0)),
-        ("3.7", (300, 300, 300), 50, (100, 0, 0)),  # the first may exceed, once
-        ("3.7", (300, 300, 300), 350, (300, 0, 0)),  # 50 bytes hold no batch
+        ("3.7", (300, 300, 300), 50, (100, 0, 0)),  # the first batch may exceed the limit
+        ("3.7", (300, 300, 300), 350, (300, 0, 0)),  # no batch fits into the last 50 bytes
         ("3.7", (1, 1, 1), 1000, (100, 0, 0)),
         ("0.10.0", (300, 300, 300), 500, (300, 300, 300)),  # no limit for the response
     ],
@@ -256,8 +256,8 @@ def test_unknown_release(version):
         ReadRules.of(version)
 
 
-def test_a_generation_is_no_release():
-    """0.9.0-0.10.1 is one generation of the engine, and KIP-74 came with 0.10.1."""
+def test_a_generation_is_not_a_release():
+    """0.9.0-0.10.1 is one generation of the engine, but only 0.10.1 has KIP-74."""
     assert ReadRules.of("0.10.1") != ReadRules.of("0.10.0")
     with pytest.raises(ValueError, match=r"0\.9\.0-0\.10\.1 \(a generation\)"):
         ReadRules.of(KafkaVersion.of("0.10.1"))
@@ -294,7 +294,7 @@ shapes = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2), st.integers(1,
 
 
 def built(shape, version="3.7", interval=100, segment_bytes=10**9) -> SegmentedLog:
-    """Batches of `records` after a gap in the offsets, of some size."""
+    """A log with a batch for each (records, gap in the offsets before it, bytes) of `shape`."""
     made = SegmentedLog.empty(version, interval, segment_bytes)
     offset = 0
     for records, gap, size in shape:
@@ -339,7 +339,7 @@ def test_no_reader_gets_anything_beyond_its_bound(shape, data):
 @settings(max_examples=40, deadline=None)
 @given(shapes, st.data())
 def test_every_release_reads_the_same_bytes_with_room_enough(shape, data):
-    """Offset or position, first or last offset in the index: other ways to the same batches."""
+    """Reading by offset or position, and first or last offsets in the index, give the same."""
     high_watermark = data.draw(st.integers(0, built(shape).log_end_offset))
     start = data.draw(st.integers(0, high_watermark))
     reads = set()

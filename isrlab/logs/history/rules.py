@@ -12,20 +12,21 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias
 
 from isrlab.engine import rules
 from isrlab.engine.choices import ShrinkRule
 from isrlab.events.statements import Key, Statement
 from isrlab.logs.history.possible import Registration
-from isrlab.logs.history.scene import Scene
+from isrlab.logs.history.scene import Scene, is_within
 
 OUT_OF_ORDER_MS = 1_000  # lines of one broker in two files may be out of order by this much
-NEAR_MS = 60_000
 SOON_MS = 10_000
 HEARD_MS = 6_000  # a log that continues for this long has what its broker heard
 LATE_MS = 2_000
+MOST_KNOWN = 8  # earlier lines of a leader with which the next one is compared
 STATED = ("members", "leader", "leader_epoch")
 
 RULES = {  # that Kafka always keeps
@@ -85,6 +86,7 @@ class Account:
 
     def __init__(self, lines: list[Statement], scene: Scene) -> None:
         self.lines, self.scene = sorted(lines, key=lambda line: line.place), scene
+        self.is_exact = any(line.is_exact for line in lines)
 
     @cached_property
     def states(self) -> dict[int, tuple[Registration, Statement]]:
@@ -109,27 +111,23 @@ class Account:
         states, is_kraft, changes = self.states, self.scene.is_kraft, []
         lists = {frozenset(ids): ids for x in self.lines if (ids := x.ids("replicas"))}
         has_moved = len(lists) > 1 or any(x.ids("adding") or x.ids("removing") for x in self.lines)
-        members = {
-            r for state, _ in states.values() for r in (*state.isr, state.leader) if r is not None
-        }
-        every = tuple(sorted(members.union(*lists) - {-1}))
-        replicas = every if has_moved else next(iter(lists.values()), every)
-        # ZooKeeper-era lines print the replicas as a set: any may be the preferred leader.
-        is_list = any(line.is_exact for line in self.lines)
+        named = {r for s, _ in states.values() for r in (*s.isr, s.leader) if r not in (None, -1)}
+        listed = () if has_moved else next(iter(lists.values()), ())
+        replicas = listed or tuple(sorted(named.union(*lists) - {-1}))
         for version, (before, line_before) in states.items():
-            if version + 1 not in states:
+            after, line = states.get(version + 1, (None, line_before))
+            are_known = before.replicas and after and after.replicas
+            if after is None or (has_moved and is_kraft and not are_known):
                 continue
-            after, line = states[version + 1]
             if has_moved and not is_kraft:
                 after = after._replace(moves=(replicas, ()))
-            if not (has_moved and is_kraft) or (before.replicas and after.replicas):
-                order = replicas
-                if not is_list and after.leader in replicas:
-                    order = (after.leader, *(r for r in replicas if r != after.leader))
-                epochs = before.leader_epoch, after.leader_epoch
-                rise = None if None in epochs else epochs[1] - epochs[0]  # type: ignore[operator]
-                before, after = before._replace(leader_epoch=0), after._replace(leader_epoch=rise)
-                changes.append(Change(before, after, order, line, line_before))
+            # ZooKeeper-era lines print the replicas as a set: any may be the preferred leader.
+            first = () if self.is_exact or after.leader not in replicas else (after.leader,)
+            order = (*first, *(r for r in replicas if r not in first))
+            epochs = before.leader_epoch, after.leader_epoch
+            rise = None if None in epochs else epochs[1] - epochs[0]  # type: ignore[operator]
+            before, after = before._replace(leader_epoch=0), after._replace(leader_epoch=rise)
+            changes.append(Change(before, after, order, line, line_before))
         return changes
 
     def between(self, from_ms: int, to_ms: int) -> list[Statement]:
@@ -137,9 +135,18 @@ class Account:
         first = bisect_left(self.lines, from_ms, key=_ms)
         return self.lines[first : bisect_right(self.lines, to_ms, key=_ms)]
 
+    def hearing(self, line: Statement, brokers: set[Any]) -> set[int | None]:
+        """The brokers whose logs continue for long enough to show what they heard of a line."""
+        span = line.ts_ms, line.ts_ms + HEARD_MS
+        return {broker for broker in brokers if self.scene.covers(broker, *span)}
+
 
 def _ms(line: Statement) -> int:
     return line.ts_ms
+
+
+def _version(line: Statement) -> int:
+    return line.partition_epoch or 0
 
 
 def _by(lines: list[Statement], name: str) -> dict[Any, list[Statement]]:
@@ -208,10 +215,18 @@ FaultRule: TypeAlias = Callable[[Account], Iterator[Fault]]
 
 
 def _one_state(account: Account) -> Iterator[Fault]:
-    """One ISR, leader and epoch per version, and one leader per epoch; reports the rarer value."""
+    """One ISR, leader and epoch per version, one leader per epoch, and one ISR with which a
+    ZooKeeper controller lets it begin; reports the rarer value."""
     led = [line for line in account.lines if line.leader is not None and line.leader >= 0]
     claims = [("version", "partition_epoch", name, account.lines) for name in STATED]
-    for rule, of_what, what, lines in (*claims, ("epoch", "leader_epoch", "leader", led)):
+    first = {(x.leader_epoch, x.leader, x.is_own): x for x in reversed(led) if x.kind == "leader"
+             and (x.is_leaders or x.said_by)}  # fmt: skip
+    began = [] if account.scene.is_kraft else [*first.values()]
+    claims += [
+        ("epoch", "leader_epoch", "leader", led),
+        ("heard", "leader_epoch", "members", began),
+    ]
+    for rule, of_what, what, lines in claims:
         for same in _by(lines, of_what).values():
             most, *others = sorted(_by(same, what).values(), key=len, reverse=True) or [[]]
             yield from (fault(line, rule, most[0]) for odd in others for line in odd)
@@ -234,11 +249,7 @@ def _learning(account: Account) -> Iterator[Fault]:
 def _starting(account: Account) -> Iterator[Fault]:
     """A leader's request starts from the stored ISR, as far as its own lines show it."""
     known: dict[int | None, list[tuple[int, frozenset[int]]]] = defaultdict(list)
-    told = {
-        line.broker
-        for line in account.lines
-        if not line.said_by and line.kind in ("leader", "metadata")
-    }
+    told = {x.broker for x in account.lines if x.is_own and x.kind in ("leader", "metadata")}
     for line in account.lines:
         if line.said_by or line.isr is None:
             continue
@@ -255,25 +266,6 @@ def _starting(account: Account) -> Iterator[Fault]:
             known[line.broker] = []
 
 
-def _again(account: Account) -> Iterator[Fault]:
-    """A leader that writes ZooKeeper itself repeats a request only after a logged refusal."""
-    last: dict[int | None, Statement] = {}
-    if not any(line.kind == "isr_expand" for line in account.lines):
-        return  # since 2.7 it asks the controller
-    for line in account.lines:
-        if not line.is_request and line.broker == line.leader and not line.said_by:
-            last.pop(line.broker, None)
-        if not line.is_request:
-            continue
-        before, last[line.broker] = last.get(line.broker), line
-        if before is None or (before.isr_before, before.isr) != (line.isr_before, line.isr):
-            continue
-        near = before.ts_ms - NEAR_MS, line.ts_ms + LATE_MS
-        is_refused = any(near[0] < at < near[1] for at in account.scene.refusals[line.broker])
-        if line.ts_ms - before.ts_ms > LATE_MS and not is_refused:
-            yield fault(line, "from", before)
-
-
 def _hearsay(account: Account) -> Iterator[Fault]:
     """An ISR or leader that only one line reports, without a version, and others contradict."""
     named: dict[object, list[Statement]] = defaultdict(list)
@@ -284,11 +276,8 @@ def _hearsay(account: Account) -> Iterator[Fault]:
             named[line.leader].append(line)
     brokers = {line.broker for line in account.lines if line.broker is not None}
     for line in account.lines:
-        if line.is_request or line.partition_epoch is not None:
-            continue
-        if not all(
-            account.scene.covers(broker, line.ts_ms, line.ts_ms + HEARD_MS) for broker in brokers
-        ):
+        is_vague = not line.is_request and line.partition_epoch is None
+        if not is_vague or account.hearing(line, brokers) != brokers:
             continue
         near = account.between(line.ts_ms - LATE_MS + 1, line.ts_ms + LATE_MS - 1)
         for what in ("members", "leader"):
@@ -297,95 +286,69 @@ def _hearsay(account: Account) -> Iterator[Fault]:
                 yield fault(line, "heard", others[0])
 
 
-def _beginning(account: Account) -> Iterator[Fault]:
-    """A ZooKeeper controller sends the new leader the ISR with which its epoch begins."""
-    told = {
-        (x.leader_epoch, x.leader): x for x in account.lines if x.kind == "leader" and x.said_by
-    }
-    known = set[tuple[int | None, int | None]]()
-    for line in account.lines if not account.scene.is_kraft else ():
-        place = line.leader_epoch, line.leader
-        if line.kind == "leader" and line.is_leaders and None not in place and place not in known:
-            known.add(place)
-            other = told.get(place)
-            if other and None not in (line.isr, other.isr) and line.members != other.members:
-                yield fault(line, "heard", other)
-
-
 def _witnesses(account: Account) -> Iterator[Fault]:
     """An epoch or version that a single line reports, although other replicas should confirm it."""
     told = [line for line in account.lines if not line.is_request]
     hear = {x.broker for x in told if x.kind in ("follower", "metadata") and not x.said_by}
-    for name in ("leader_epoch", "partition_epoch"):
-        if name == "partition_epoch" and not account.scene.is_kraft:
-            continue  # ZooKeeper-era leaders raise it, and followers never learn of it
-        for number, known in _by(told, name).items():
-            line = known[0]
-            if len(known) > 1 or line.is_exact:
-                continue
-            if line.is_leaders and name == "partition_epoch":
-                continue  # a leader may be the only one to print it
-            heard_ms = line.ts_ms + HEARD_MS
-            own = set() if line.said_by else {line.broker}
-            others = [b for b in hear - own if account.scene.covers(b, line.ts_ms, heard_ms)]
+    # ZooKeeper-era leaders raise the version, and followers never learn of it.
+    for name in ("leader_epoch", "partition_epoch")[: 1 + account.scene.is_kraft]:
+        for number, (line, *more) in _by(told, name).items():
+            if more or line.is_exact or (line.is_leaders and name == "partition_epoch"):
+                continue  # a leader may be the only one to print a version
+            others = account.hearing(line, hear - (set() if line.said_by else {line.broker}))
             near = account.between(line.ts_ms - SOON_MS + 1, line.ts_ms + SOON_MS)
             beyond = [x for x in near if not x.is_request and (getattr(x, name) or -1) > number]
-            must = {line.leader} if name == "partition_epoch" else set(others)
-            if others and not beyond and must <= set(others):
+            must = {line.leader} if name == "partition_epoch" else set()
+            if others and not beyond and must <= others:
                 yield fault(line, "heard")
 
 
 def _in_time(account: Account) -> Iterator[Fault]:
-    """A version is reported only after it was stored (others must confirm when, as a slow leader
-    prints it late); a starting process reports the newest."""
-    stated = [x for x in account.lines if x.partition_epoch is not None and not x.is_exact]
+    """A version is reported only after it was requested and stored (others must confirm when, as a
+    slow leader prints it late)."""
     origin: dict[int, Statement] = {}
-    asked: dict[object, Statement] = {}
-    latest: dict[int | None, Statement] = {}  # requests that a leader may repeat
+    asked: dict[int | None, Statement] = {}  # by leader; the first, if it repeats a request
     heard: dict[int | None, dict[int | None, int]] = defaultdict(dict)  # first, by broker
     for line in account.lines:
         heard[line.partition_epoch].setdefault(line.broker, line.ts_ms)
-        is_committed = line.kind == "isr_commit" and line.is_leaders
-        again = latest.pop(line.broker, None) if line.is_request or is_committed else None
+        request, is_committed = asked.get(line.broker), line.kind == "isr_commit"
         if line.is_request:
-            is_same = again and (again.isr_before, again.isr) == (line.isr_before, line.isr)
-            latest[line.broker] = again if again and is_same else line
-            asked[line.broker, line.members] = latest[line.broker]
-        request = asked.get((line.broker, line.members)) if line.is_leaders else None
-        if line.partition_epoch and (line.is_exact or request or is_committed):
-            origin.setdefault(line.partition_epoch, request or line)
-    newest: list[Statement] = []  # the newest that a leader had reported at each of its lines
-    own = [line for line in stated if line.is_leaders]
-    for line in own:
-        last = newest[-1] if newest else line
-        newest.append(max(last, line, key=lambda x: x.partition_epoch or 0))
-    for line in stated if account.scene.is_kraft else ():
+            is_again = request and (request.isr_before, request.isr) == (line.isr_before, line.isr)
+            asked[line.broker] = request if request and is_again else line
+        elif line.is_leaders and request and request.members == line.members:
+            origin.setdefault(line.partition_epoch or 0, request)
+        elif line.is_exact or (line.is_leaders and is_committed):
+            origin.setdefault(line.partition_epoch or 0, line)
+        if line.is_leaders and is_committed:
+            asked.pop(line.broker, None)
+    for line in account.lines if account.scene.is_kraft else ():
         first = origin.get(line.partition_epoch or 0)
-        if first is not None and line.ts_ms < first.ts_ms - LATE_MS:
-            known = heard[line.partition_epoch].items()
-            times = (ms for broker, ms in known if broker not in (line.broker, first.broker))
-            confirmed_ms = min(times, default=0) + LATE_MS
-            if first.is_request or first.is_exact or confirmed_ms >= first.ts_ms:
-                yield fault(line, "early", first)
-        starts = account.scene.starts[line.broker] if line.kind == "follower" else ()
-        began_ms = [0, *starts][bisect_left(starts, line.ts_ms)]
-        before = bisect_left(own, began_ms - LATE_MS, key=_ms)
-        if before and (newest[before - 1].partition_epoch or 0) > (line.partition_epoch or 0):
-            yield fault(line, "late", newest[before - 1])
+        if line.is_exact or first is None or line.ts_ms >= first.ts_ms - LATE_MS:
+            continue
+        known = heard[line.partition_epoch].items()
+        times = (ms for broker, ms in known if broker not in (line.broker, first.broker))
+        confirmed_ms = min(times, default=0) + LATE_MS
+        if first.is_request or first.is_exact or confirmed_ms >= first.ts_ms:
+            yield fault(line, "early", first)
 
 
 def _joining(account: Account) -> Iterator[Fault]:
-    """A process that just restarted follows with a version that already has it back in the ISR."""
-    states = account.states
+    """A process that starts follows with the newest version (older: late), which does not yet have
+    it back in the ISR (early)."""
+    own = [x for x in account.lines if x.is_leaders and x.partition_epoch is not None]
+    newest = [*accumulate(own, partial(max, key=_version))]
     for line in account.lines:
-        if line.kind != "follower" or line.broker is None or line.partition_epoch not in states:
+        version, starts = line.partition_epoch, account.scene.starts[line.broker]
+        began_ms = max((at_ms for at_ms in starts if at_ms <= line.ts_ms), default=None)
+        if line.kind != "follower" or version is None or began_ms is None:
             continue
-        before, other = states.get(line.partition_epoch - 1, (None, line))
-        is_joined = line.broker in states[line.partition_epoch][0].isr
-        if before is None or line.broker in before.isr or not is_joined:
-            continue
-        if any(other.ts_ms < at_ms <= line.ts_ms for at_ms in account.scene.starts[line.broker]):
-            yield fault(line, "early", other)
+        before = bisect_left(own, began_ms - LATE_MS, key=_ms) if account.scene.is_kraft else 0
+        if before and _version(newest[before - 1]) > version:
+            yield fault(line, "late", newest[before - 1])
+        state, was = account.states.get(version), account.states.get(version - 1)
+        is_back = state and was and line.broker in {*state[0].isr} - {*was[0].isr}
+        if was and is_back and was[1].ts_ms < began_ms:
+            yield fault(line, "early", was[1])
 
 
 def _storing(account: Account) -> Iterator[Fault]:
@@ -396,5 +359,45 @@ def _storing(account: Account) -> Iterator[Fault]:
             yield fault(line, "same", other)
 
 
-RULES_OF_A_PARTITION: tuple[FaultRule, ...] = (_one_state, _learning, _starting, _again, _hearsay,
-    _beginning, _witnesses, _in_time, _joining, _storing)  # fmt: skip
+def _growing(account: Account) -> Iterator[Fault]:
+    """A log that was just created is empty, and a leader only appends to its log, so its end and
+    its high watermark never fall while it leads."""
+    known: dict[int | None, list[Statement]] = {}  # what each broker logs while it leads
+    newest, last_ms = -1, dict[int | None, int]()
+    for line in account.lines:
+        newest = max(newest, -1 if line.leader_epoch is None else line.leader_epoch)
+        begun = known.get(line.broker, [])
+        if line.said_by:
+            continue
+        if line.kind in ("leader", "follower"):
+            made = account.scene.created.get((line.key, line.broker), [])
+            nth = bisect_right(made, line.ts_ms)
+            since_ms = max(last_ms.get(line.broker, 0) + 1, line.ts_ms - SOON_MS)
+            is_first = nth > 0 and made[nth - 1] >= since_ms
+            if is_first and (line.log_end_offset or line.high_watermark):
+                yield fault(line, "counted")
+            last_ms[line.broker] = line.ts_ms
+            is_newest = line.is_leaders and line.leader_epoch == newest
+            known[line.broker] = [line] if is_newest else []
+        elif begun and begun[0].leader_epoch == newest:
+            led = (begun[0].ts_ms, line.ts_ms)
+            is_sure = led[1] > led[0] + OUT_OF_ORDER_MS  # else perhaps of the previous epoch
+            if is_sure and not is_within(account.scene.starts[line.broker], *led):
+                above = (x for x in begun if _is_before(x, line) and _is_above(x, line))
+                yield from (fault(line, "grows", each) for each in [*above][:1])
+                begun[1:] = [*begun[1:], line][-MOST_KNOWN:]
+
+
+def _is_above(line: Statement, other: Statement) -> bool:
+    pairs = (line.high_watermark, other.high_watermark), (line.log_end_offset, other.log_end_offset)
+    return any(a is not None and b is not None and a > b for a, b in pairs)
+
+
+def _is_before(line: Statement, other: Statement) -> bool:
+    is_near = line.file == other.file and line.line < other.line
+    return is_near or line.ts_ms < other.ts_ms - OUT_OF_ORDER_MS
+
+
+RULES_OF_A_PARTITION: tuple[FaultRule, ...] = (
+    _one_state, _learning, _starting, _hearsay, _witnesses, _in_time, _joining, _storing, _growing,
+)  # fmt: skip

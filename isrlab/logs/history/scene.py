@@ -25,7 +25,6 @@ BLIP_MS = 2_000  # a broker fenced and unfenced within this: a new controller re
 QUORUM = "__cluster_metadata"  # its voters are not an ISR
 KRAFT_SIGNS = ("heartbeat_failed", "controller_lost")
 KRAFT_CAUSES = ("fenced", "unfenced")
-NO_ZOOKEEPER = ("session_lost", "zookeeper_gone", "zookeeper_silent")
 
 Edges: TypeAlias = tuple[int, int]  # the first and the last moment of a log
 OfBrokers: TypeAlias = dict[int | None, list[int]]  # times, in order
@@ -150,15 +149,6 @@ class Scene:
             if (row.kind == "restart" and row.is_own) or row.detail.get("sign") == "starting":
                 starts[row.broker].append(row.ts_ms)
         return starts
-
-    @cached_property
-    def refusals(self) -> OfBrokers:
-        """By broker: when a write was refused, or ZooKeeper was unavailable."""
-        refusals: OfBrokers = defaultdict(list)
-        for row in self.rows:
-            if row.kind == "isr_rejected" or row.detail.get("sign") in NO_ZOOKEEPER:
-                refusals[row.broker].append(row.ts_ms)
-        return refusals
 
     @cached_property
     def gone(self) -> list[tuple[int, int]]:

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events.statements import REQUESTS
-from isrlab.logs.history.offsets import offsets
 from isrlab.logs.history.possible import candidates, is_possible, releases
 from isrlab.logs.history.rules import (
     RULES,
@@ -57,7 +56,7 @@ def judge(scene: Scene, release: str | None = None, lag_time_ms: int | None = No
     for account in accounts:
         for line in account.lines:
             faults += [*of_one_line(line), *within_limit(line, lag_time_ms)]
-        for check in (*RULES_OF_A_PARTITION, offsets):
+        for check in RULES_OF_A_PARTITION:
             faults += check(account)
         changes += account.changes
     unexplained = _unexplained(_generations(scene, accounts, release), changes)

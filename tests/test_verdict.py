@@ -82,8 +82,20 @@ def test_no_false_alarm_where_brokers_start_and_log_late(name, tmp_path):
         packed.extractall(tmp_path, filter="data")
     logs = read_local(tmp_path, "run")
     assert {clock.ahead_ms for clock in history_of(logs.events).clocks} == {0}
-    (verdict,) = history_of(logs.events, logs.files).verdicts()
-    assert verdict.faults == ()
+    history = history_of(logs.events, logs.files)
+    assert history.faults == []
+    (scene,) = history.scenes
+    for missing in ("state-change", *(file for file in scene.order if "state-change" in file)):
+        rows = [row for row in scene.rows if missing not in row.file]
+        assert judge(Scene(rows, scene.files, scene.clocks)).faults == (), missing
+
+
+@pytest.mark.parametrize("name", ["372-cancelled", "moved-392"])
+def test_no_false_alarm_where_only_brokers_report_a_reassignment_of_kraft(name):
+    logs = read_local(FOLDERS[name], "run")
+    (scene,) = history_of(logs.events, logs.files).scenes
+    rows = [row for row in scene.rows if "state-change" in row.file]
+    assert judge(Scene(rows, scene.files, scene.clocks)).faults == ()
 
 
 # Planted faults

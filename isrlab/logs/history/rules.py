@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property, partial
 from itertools import accumulate
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from isrlab.engine import rules
 from isrlab.engine.choices import ShrinkRule
@@ -211,8 +211,6 @@ def within_limit(line: Statement, lag_time_ms: int | None) -> Iterator[Fault]:
 
 # Lines against each other
 
-FaultRule: TypeAlias = Callable[[Account], Iterator[Fault]]
-
 
 def _one_state(account: Account) -> Iterator[Fault]:
     """One ISR, leader and epoch per version, one leader per epoch, and one ISR with which a
@@ -237,33 +235,36 @@ def _learning(account: Account) -> Iterator[Fault]:
     last: dict[tuple[str, str], Statement] = {}
     for line in sorted(account.lines, key=lambda x: (x.file, x.line)):
         for name in ("partition_epoch", "leader_epoch"):
-            value = getattr(line, name)
-            if line.said_by or value is None or line.is_request:
-                continue
-            before = last.get((line.file, name))
-            if before is not None and value < getattr(before, name):
-                yield fault(line, "learns", before)
-            last[line.file, name] = line
+            value, before = getattr(line, name), last.get((line.file, name))
+            if value is not None and line.is_own and not line.is_request:
+                last[line.file, name] = line
+                if before is not None and value < getattr(before, name):
+                    yield fault(line, "learns", before)
 
 
 def _starting(account: Account) -> Iterator[Fault]:
     """A leader's request starts from the stored ISR, as far as its own lines show it."""
     known: dict[int | None, list[tuple[int, frozenset[int]]]] = defaultdict(list)
     told = {x.broker for x in account.lines if x.is_own and x.kind in ("leader", "metadata")}
-    for line in account.lines:
-        if line.said_by or line.isr is None:
+    epochs: dict[int | None, int | None] = {}  # in which each broker last began to lead
+    for line in filter(lambda x: x.is_own, account.lines):
+        own, epoch = known[line.broker], line.leader_epoch
+        if line.kind == "leader" and epoch is not None:
+            if line.isr is None and epochs.get(line.broker) != epoch:
+                own.clear()  # other brokers led meanwhile, and this line does not name its ISR
+            epochs[line.broker] = epoch
+        if line.isr is None:
             continue
-        own = known[line.broker]
         if line.is_request and line.isr_before is not None:
             latest = own[-1][0] if own else 0
             may_be = {isr for ts_ms, isr in own if ts_ms >= latest - OUT_OF_ORDER_MS}
             if own and line.broker in told and frozenset(line.isr_before) not in may_be:
                 yield fault(line, "from")
-            known[line.broker] = [(line.ts_ms, frozenset(line.isr_before))]
+            own[:] = [(line.ts_ms, frozenset(line.isr_before))]
         if line.is_request or line.leader == line.broker:
-            known[line.broker].append((line.ts_ms, frozenset(line.isr)))
+            own.append((line.ts_ms, frozenset(line.isr)))
         elif line.leader is not None:
-            known[line.broker] = []
+            own.clear()
 
 
 def _hearsay(account: Account) -> Iterator[Fault]:
@@ -383,21 +384,19 @@ def _growing(account: Account) -> Iterator[Fault]:
             led = (begun[0].ts_ms, line.ts_ms)
             is_sure = led[1] > led[0] + OUT_OF_ORDER_MS  # else perhaps of the previous epoch
             if is_sure and not is_within(account.scene.starts[line.broker], *led):
-                above = (x for x in begun if _is_before(x, line) and _is_above(x, line))
-                yield from (fault(line, "grows", each) for each in [*above][:1])
+                above = [x for x in begun if _is_above(x, line)]
+                yield from (fault(line, "grows", each) for each in above[:1])
                 begun[1:] = [*begun[1:], line][-MOST_KNOWN:]
 
 
 def _is_above(line: Statement, other: Statement) -> bool:
-    pairs = (line.high_watermark, other.high_watermark), (line.log_end_offset, other.log_end_offset)
-    return any(a is not None and b is not None and a > b for a, b in pairs)
-
-
-def _is_before(line: Statement, other: Statement) -> bool:
+    """The log or the high watermark of a line ends above that of another, which came later."""
     is_near = line.file == other.file and line.line < other.line
-    return is_near or line.ts_ms < other.ts_ms - OUT_OF_ORDER_MS
+    ends = (line.high_watermark, other.high_watermark), (line.log_end_offset, other.log_end_offset)
+    is_above = any(a is not None and b is not None and a > b for a, b in ends)
+    return is_above and (is_near or line.ts_ms < other.ts_ms - OUT_OF_ORDER_MS)
 
 
-RULES_OF_A_PARTITION: tuple[FaultRule, ...] = (
+RULES_OF_A_PARTITION = (
     _one_state, _learning, _starting, _hearsay, _witnesses, _in_time, _joining, _storing, _growing,
 )  # fmt: skip

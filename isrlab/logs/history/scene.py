@@ -181,8 +181,16 @@ class Scene:
 
     @cached_property
     def is_kraft(self) -> bool:
-        return self.has_metadata_log or any(
+        return self.hears_all or any(
             row.detail.get("sign") in KRAFT_SIGNS or row.detail.get("cause") in KRAFT_CAUSES
+            for row in self.rows
+        )
+
+    @cached_property
+    def hears_all(self) -> bool:
+        """A metadata log is here or, as in KRaft, each follower prints each ISR."""
+        return self.has_metadata_log or any(
+            row.kind == "metadata" and row.is_own and "correlation" not in row.detail
             for row in self.rows
         )
 
@@ -213,20 +221,9 @@ class Scene:
     def unheard(self) -> frozenset[int]:
         """Leaders (and followers) without a log here, unless other logs make up for it."""
         named = {r.replica for r in self.rows if r.kind in ("leader", "follower")}
-        hears_all = (
-            None in self.bounds
-            or self.has_metadata_log
-            # In KRaft each follower prints each ISR.
-            or any(
-                row.kind == "metadata" and row.is_own and "correlation" not in row.detail
-                for row in self.rows
-            )
-        )
-        return (
-            frozenset()
-            if hears_all
-            else frozenset(r for r in named - self.bounds.keys() if r not in (None, -1))
-        )
+        hears_all = None in self.bounds or self.hears_all
+        missing = (b for b in named - self.bounds.keys() if b is not None and b != -1)
+        return frozenset() if hears_all else frozenset(missing)
 
 
 def is_within(times: Sequence[int], from_ms: int, to_ms: int) -> bool:

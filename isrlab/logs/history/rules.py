@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property, partial
 from itertools import accumulate
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from isrlab.engine import rules
@@ -26,6 +27,7 @@ OUT_OF_ORDER_MS = 1_000  # lines of one broker in two files may be out of order 
 SOON_MS = 10_000
 HEARD_MS = 6_000  # a log that continues for this long has what its broker heard
 LATE_MS = 2_000
+_ms = attrgetter("ts_ms")
 MOST_KNOWN = 8  # earlier lines of a leader with which the next one is compared
 STATED = ("members", "leader", "leader_epoch")
 
@@ -139,10 +141,6 @@ class Account:
         """The brokers whose logs continue for long enough to show what they heard of a line."""
         span = line.ts_ms, line.ts_ms + HEARD_MS
         return {broker for broker in brokers if self.scene.covers(broker, *span)}
-
-
-def _ms(line: Statement) -> int:
-    return line.ts_ms
 
 
 def _version(line: Statement) -> int:
@@ -340,8 +338,8 @@ def _joining(account: Account) -> Iterator[Fault]:
     newest = [*accumulate(own, partial(max, key=_version))]
     for line in account.lines:
         version, starts = line.partition_epoch, account.scene.starts[line.broker]
-        began_ms = max((at_ms for at_ms in starts if at_ms <= line.ts_ms), default=None)
-        if line.kind != "follower" or version is None or began_ms is None:
+        began_ms = [0, *starts][bisect_right(starts, line.ts_ms)]
+        if line.kind != "follower" or version is None or not began_ms:
             continue
         before = bisect_left(own, began_ms - LATE_MS, key=_ms) if account.scene.is_kraft else 0
         if before and _version(newest[before - 1]) > version:

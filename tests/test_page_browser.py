@@ -69,7 +69,7 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def page_folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("site")
     try:
         build(out / PLAY)
@@ -79,8 +79,8 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def site(folder):
-    site = Site(folder)
+def site(page_folder):
+    site = Site(page_folder)
     yield site
     site.close()
 
@@ -308,8 +308,8 @@ def test_long_logs_show_progress_can_be_stopped_and_leave_the_page_alive(
         print(f"\nreading was stopped in {stop_s:.2f} s")
 
 
-def test_a_phone_shows_it_without_scrolling_sideways(chromium, folder):  # noqa: F811
-    site = Site(folder)
+def test_a_phone_shows_it_without_scrolling_sideways(chromium, page_folder):  # noqa: F811
+    site = Site(page_folder)
     context = chromium.new_context(viewport={"width": 390, "height": 800}, color_scheme="dark")
     page = opened(context, site.address)
     page.locator(".panel svg").first.wait_for()
@@ -320,9 +320,9 @@ def test_a_phone_shows_it_without_scrolling_sideways(chromium, folder):  # noqa:
     site.close()
 
 
-def test_every_file_has_a_name_that_a_proxy_lets_through(folder):
-    files = [path for path in (folder / PLAY).rglob("*") if path.is_file()]
+def test_every_file_has_a_name_that_a_proxy_lets_through(page_folder):
+    files = [path for path in (page_folder / PLAY).rglob("*") if path.is_file()]
     assert not [path for path in files if path.suffix == ".whl"]
-    where = json.loads(next((folder / PLAY).glob("page-*/where.json")).read_text())
-    assert (folder / PLAY / "page" / where["pyodide"]).resolve().is_dir()
-    assert ROOT not in folder.parents
+    where = json.loads(next((page_folder / PLAY).glob("page-*/where.json")).read_text())
+    assert (page_folder / PLAY / "page" / where["pyodide"]).resolve().is_dir()
+    assert ROOT not in page_folder.parents

@@ -232,14 +232,18 @@ function readFiles(files) {
   $("reading").textContent = "reading …";
   const start = performance.now();
   let doing = "starting Python";
-  clock = setInterval(() => {
+  const showDoing = () => {
     $("doing").textContent = `${doing}, ${Math.round((performance.now() - start) / 1000)} s`;
-  }, 1000);
+  };
+  clock = setInterval(showDoing, 1000);
   reader = startWorker(true);
   reader.onerror = (event) => stopReading(event.message);
   reader.onmessage = ({ data }) => {
     if (data.ready) reader.postMessage({ files });
-    else if (data.share !== undefined) [$("read").value, doing] = [data.share, data.doing];
+    else if (data.share !== undefined) {
+      [$("read").value, doing] = [data.share, data.doing];
+      showDoing();
+    }
     else if (data.failed) stopReading(data.failed.replace(/^[\w.]*Error: /, ""));
     else if (data.answer) {
       const { title, text, leftOut } = data.answer;

@@ -27,6 +27,9 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reor
 TUTORIALS := $(shell grep -L '^ *"from isrlab import.* spark' notebooks/*.ipynb)  # those that need no Spark
 SPARK_NOTEBOOKS := $(notdir $(basename $(filter-out $(TUTORIALS),$(wildcard notebooks/*.ipynb))))
 
+# Hundreds of processes import the package here; some images let none of them keep what it compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help report page site install test check lint types lab wheel lock bench notebooks judge hunt hold watch record clean
 

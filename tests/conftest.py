@@ -21,8 +21,9 @@ collect_ignore_glob = ["notebooks/*"]  # small notebooks for the report's tests;
 matplotlib.use("Agg")
 # `make check` runs the quickest functions, up to CHECK_S together, and leaves out the others.
 SLOW = Path(__file__).with_name("slow.txt")
-CHECK_S = 70  # seconds of processor time, half as many in two processes
-SHARED = {"spark", "chromium", "made", "wheel"}  # fixtures that make whichever test is first wait
+CHECK_S = 45  # seconds of processor time, half as many in two processes
+# Fixtures that make whichever test is first wait.
+SHARED = {"spark", "chromium", "executed", "made", "page_folder", "wheel"}
 CORE = "test_scenarios.py::test_scenario_prints_what_it_says"  # never left out
 
 

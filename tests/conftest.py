@@ -19,16 +19,16 @@ from isrlab.java import JavaMissingError
 
 collect_ignore_glob = ["notebooks/*"]  # small notebooks for the report's tests; some are broken
 matplotlib.use("Agg")
-# `make check` runs the quickest functions, up to CHECK_S together, and leaves out the others.
+# `make check` runs the fastest test functions, CHECK_S in total, and leaves out the others.
 SLOW = Path(__file__).with_name("slow.txt")
-CHECK_S = 45  # seconds of processor time, half as many in two processes
-# Fixtures that make whichever test is first wait.
+CHECK_S = 45  # seconds of processor time; two processes take half as long
+# Fixtures for which the first test waits.
 SHARED = {"spark", "chromium", "executed", "made", "page_folder", "wheel"}
 CORE = "test_scenarios.py::test_scenario_prints_what_it_says"  # never left out
 
 
-# Hypothesis mixes the constants of all local modules that happen to be imported into its draws, so
-# a property met other examples alone than together with other tests. Here there are none.
+# Hypothesis mixes constants of all imported local modules into its draws, so a property would get
+# other examples alone than together with other tests. This line leaves out such constants.
 providers._get_local_constants = lambda: providers._local_constants
 settings.register_profile("isrlab", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("isrlab")
@@ -56,15 +56,15 @@ def pytest_configure():
 
 
 def pytest_collection_modifyitems(config, items):
-    """Run slow tests last or, with several processes (-n), first, so that these end together."""
+    """Run slow tests last, but first with several processes (-n), so that these end together."""
     in_processes = config.getoption("numprocesses", None) or hasattr(config, "workerinput")
     slow = set(SLOW.read_text(encoding="utf-8").splitlines())
     items.sort(key=lambda item: _length(item, slow), reverse=bool(in_processes))
 
 
 def _length(item, slow: set[str]) -> int:
-    """0 quick, 1 slow, 2 on Spark; also marks slow tests as slow."""
-    fixtures = getattr(item, "fixturenames", ())  # a cell of a notebook has none
+    """The place of a test in the order: 0 fast, 1 slow, 2 slow on Spark; marks slow tests."""
+    fixtures = getattr(item, "fixturenames", ())  # notebook cells have none
     on_spark = "spark" in fixtures
     if SHARED & {*fixtures} or item.path.suffix == ".ipynb" or _function(item.nodeid) in slow:
         item.add_marker(pytest.mark.slow)
@@ -72,12 +72,12 @@ def _length(item, slow: set[str]) -> int:
 
 
 def _function(node: str) -> str:
-    """`test_fleet.py::test_name`, whatever its arguments."""
+    """The name of a test function, `test_fleet.py::test_name`, without arguments."""
     return Path(node.partition("[")[0]).name
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Store which functions were slow in this run, if an option asks for that."""
+    """With --store-slow, store the names of the functions that were slow in this run."""
     if not config.getoption("--store-slow"):
         return
     seconds = Counter()
@@ -96,8 +96,8 @@ def pytest_terminal_summary(terminalreporter, config):
 
 @pytest.fixture(scope="session")
 def spark():
-    """The one Spark session of the tests, here or where `$ISRLAB_SPARK_MASTER` says (also Connect:
-    test_spark_connect.py); without Java they are skipped, saying why."""
+    """The one Spark session of the tests, local or at `$ISRLAB_SPARK_MASTER` (also Spark Connect);
+    without Java its tests are skipped with the reason."""
     try:
         session = isrlab_spark.session(os.environ.get(isrlab_spark.MASTER_VARIABLE) or "local[2]")
     except JavaMissingError as error:

@@ -1,4 +1,4 @@
-"""What whole cells do with slow leaders, restarts, new replicas and producers that wait."""
+"""Whole cells with slow leaders, restarts, new replicas and waiting producers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_leader_that_does_not_read_loses_followers_that_are_well():
     for row in rows(slow, "isr_shrink"):
         stalls = zip(*load.leader_stalls(slow, row["broker"]), strict=True)
         assert any(start <= row["ts_ms"] - 10_000 and row["ts_ms"] <= end for start, end in stalls)
-        assert len(row["isr"]) == 1  # both followers, for no fetch was answered
+        assert len(row["isr"]) == 1  # both followers left: no fetch was answered
     assert len({row["broker"] for row in rows(slow, "isr_shrink")}) > 1
 
 
@@ -58,7 +58,7 @@ def test_followers_share_what_a_leader_can_send():
     assert max(waits(enough)) < 1_000 < max(waits(scarce))
 
 
-def test_a_follower_that_keeps_a_tenth_of_its_speed_is_better_than_one_that_stands_still():
+def test_a_follower_that_keeps_a_tenth_of_its_speed_is_better_than_one_that_stalls():
     still = QUIET.with_(stall_s=60, stall_every_s=300)
     assert rows(still, "isr_shrink")
     assert not rows(still.with_(stall_speed=0.1), "isr_shrink")
@@ -96,7 +96,7 @@ def test_a_restart_ends_a_stall(monkeypatch, stalls, merged):
     monkeypatch.setattr(load, "stalls", lambda *_: (times[:, 0], times[:, 1]))
     assert [tuple(row) for row in cells._stalls(rolling, 1).tolist()] == merged
     in_kraft = cells._stalls(rolling.with_(version="4.1"), 1).tolist()
-    assert (120_100, 150_000, 0) in [tuple(row) for row in in_kraft]  # it fetches a little longer
+    assert (120_100, 150_000, 0) in [tuple(row) for row in in_kraft]  # fetches for 100 ms
 
 
 def test_a_new_replica_joins_after_backlog_over_spare_rate():
@@ -129,7 +129,7 @@ def test_under_min_isr_produces_are_refused_tried_again_and_given_up():
     one = QUIET.with_(stall_s=60, stall_every_s=120, min_insync_replicas=3, minutes=20)
     assert errors(one)["NOT_ENOUGH_REPLICAS"] > 100
     assert not errors(one)["DELIVERY_TIMEOUT"]
-    assert max(waits(one)) > 30_000  # sent again until the ISR was large enough
+    assert max(waits(one)) > 30_000  # retried until the ISR was large enough
     hasty = one.with_(delivery_timeout_ms=20_000)
     assert errors(hasty)["DELIVERY_TIMEOUT"] > 0
     gone = one.with_(delivery_timeout_ms=0)
@@ -151,11 +151,11 @@ def test_room_for_produces_grows_from_window_to_window(monkeypatch):
     assert fleet.simulate_local(busy).equals(expected)
 
 
-# News
+# Announcements of ISR changes
 
 
-def told(version, commits, until_ms=100_000, removals=()):
-    """(kind, ms, partition) of what is announced and learned of commits (ms, partition)."""
+def announced(version, commits, until_ms=100_000, removals=()):
+    """(kind, ms, partition, brokers) of the announcements of commits (ms, partition)."""
     config = QUIET.with_(version=version, brokers=5)
     events = np.zeros((len(commits) + len(removals), s.EVENT_COLUMNS), np.int64)
     kinds = [s.COMMIT] * len(commits) + [s.REMOVAL] * len(removals)
@@ -169,32 +169,32 @@ def told(version, commits, until_ms=100_000, removals=()):
     ]
 
 
-def test_in_0_8_nobody_hears_of_an_isr_change():
-    assert told("0.8.2", [(100, 0)]) == []
+def test_in_0_8_no_broker_learns_of_an_isr_change():
+    assert announced("0.8.2", [(100, 0)]) == []
 
 
 def test_up_to_2_6_changes_are_announced_when_they_have_calmed_down():
     place = cell(QUIET.with_(brokers=5), 1).partitions
-    # the task runs every 2.5 s; 5 s after the change at 6,000 it is 11,000, so at 12,500
-    assert told("2.4", [(1_000, 0), (6_000, 1)]) == [
+    # the task runs every 2.5 s, and announces 5 s after the last change at 6,000 ms: at 12,500 ms
+    assert announced("2.4", [(1_000, 0), (6_000, 1)]) == [
         ("notify", 12_500, None, None),
         ("metadata", 12_510, place[0], "5"),
         ("metadata", 12_510, place[1], "5"),
     ]
-    assert told("2.4", [(1_000, 0)], until_ms=5_000) == []
+    assert announced("2.4", [(1_000, 0)], until_ms=5_000) == []
 
 
 def test_a_leader_whose_isrs_never_rest_announces_once_a_minute():
     restless = [(ms, ms // 1_000 % 3) for ms in range(0, 200_000, 1_000)]
-    notices = [row[1] for row in told("0.9.0", restless, 200_000) if row[0] == "notify"]
+    notices = [row[1] for row in announced("0.9.0", restless, 200_000) if row[0] == "notify"]
     assert notices == [62_500, 125_000, 187_500]
 
 
 @pytest.mark.parametrize("version", ["2.7", "3.7", "4.1"])
 def test_since_2_7_all_hear_of_it_when_it_is_stored(version):
-    rows = told(version, [(100, 0), (200, 1)])
+    rows = announced(version, [(100, 0), (200, 1)])
     assert [row[:2] for row in rows] == [("metadata", 100), ("metadata", 200)]
 
 
 def test_what_the_controller_does_it_tells_at_once():
-    assert [row[:2] for row in told("2.4", [], removals=[(700, 2)])] == [("metadata", 700)]
+    assert [row[:2] for row in announced("2.4", [], removals=[(700, 2)])] == [("metadata", 700)]

@@ -25,16 +25,16 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 BUDGET = tomllib.loads((ROOT / "data" / "budget.toml").read_text(encoding="utf-8"))
 NOTEBOOKS = {path.stem.partition("_")[2]: path for path in (ROOT / "notebooks").glob("*.ipynb")}
 
-# Ground floor first: a module imports only from floors below its own. A new module needs a floor.
+# Lowest floor first: a module imports only from floors below its own. A new module needs a floor.
 FLOORS = (
     "installed", "engine", "judged", "closeups", "events", "java", "spark", "churn", "world",
     "search", "placement", "fleet", "logs", "check", "show", "exercise", "page", "magic",
     "workbook", "report", "__main__",
 )  # fmt: skip
-# The rooms of the logs, by the same rule.
+# The packages of logs, by the same rule.
 LOGS = ("reader", "history", "recordings", "incidents")
-# Floors that may not import everything below them. The questions know events and not their source;
-# a picture is given its data, and plays and simulates nothing.
+# Floors that may import only these. The questions of churn know events, not their source; show gets
+# its data, and plays or simulates nothing.
 ONLY = {
     "churn": ("churn", "events", "spark"),
     "show": (
@@ -53,14 +53,14 @@ ONLY = {
 }
 CLAIMS = "claims"  # the folder of the workbook whose name differs from its notebook's
 CLAIMS_READER = "what_the_sources_say"
-COLOURS = ("show/colours.py",)  # where a colour may be written as a number
+COLOURS = ("show/colours.py",)  # where colours may be written as numbers
 CLOCK_CHANCE_AND_IO = {
     "asyncio", "datetime", "io", "logging", "numpy.random", "os", "pathlib", "random", "secrets",
     "shutil", "signal", "socket", "subprocess", "sys", "tempfile", "threading", "time", "uuid",
 }  # fmt: skip
-# How many type names of the package stand for different things in two files.
+# How many type names of the package may be defined in two files.
 MOST_AMBIGUOUS = 6
-# Names that do not say what they hold, and the places where they are still assigned.
+# Names that do not say what they hold, and the places that still assign them.
 EMPTY_NAMES = {"one", "some", "found", "told", "seen", "said", "little"}
 EMPTY_NAMES_LEFT = ("logs/", "workbook/your_cluster", "workbook/what_if")
 MOST_LINES = 400  # of a file of the package
@@ -104,7 +104,7 @@ def functions_of(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 
 def every(check: Callable[[Path], None]) -> Callable[[], None]:
-    """One test of all files, which names each file that fails: 1,500 tests took ten seconds."""
+    """One test for all files that names each failing file; a test per file took ten seconds."""
 
     def test() -> None:
         wrong = []
@@ -124,7 +124,7 @@ MODULES = {name_of(path)[:-3].replace("/", ".").removesuffix(".__init__") for pa
 @every
 def test_imports_only_from_floors_below(path):
     if path == PACKAGE / "__init__.py":
-        return  # the roof: it shows what is in the house
+        return  # the top: it exports from all floors
     own = floor_of(path)
     assert own in FLOORS, f"{own} has no floor: add it to FLOORS (and to the house in the README)"
     for module in imports_of(path):

@@ -1,7 +1,7 @@
 """Recorded states of Kafka's own classes (isrlab/judged), played by the engine without Java.
 
-And the power of these verdicts: each rule of a leader switched by hand, and each release played by
-its neighbours' rules, is noticed by some run, but for what is listed here.
+These verdicts also have power: some run notices each rule that is switched by hand, and each
+release that is played by its neighbours' rules, except those in UNNOTICED.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ RELEASES = judged.releases("partition")
 SCENARIOS = Path(__file__).parents[1] / "data" / "scenarios"
 
 # What no run of any class notices, and why, by release: a rule, one form of it, or a neighbour.
-# (power.py says which rules no class is asked about at all.)
+# (power.py lists the rules that are tested on no class.)
 OLD = "0.10.2.2 0.11.0.3 1.1.1 2.4.1 2.6.3"
 ASKING = "2.7.2 2.8.2 3.0.2 3.1.2 3.2.3"
 NEW = "3.3.2 3.5.2 3.6.2 3.9.2 4.1.2"
 WITHOUT_ELR = "3.3.2 3.5.2 3.6.2 3.9.2"
 UNNOTICED = {
-    # No step shows it: acks other than 1 and all, the name of a request
+    # No step shows these: acks other than 1 and all, the name of a request
     "accepts_any_acks": f"{OLD} {ASKING} {NEW}",
     "isr_write=zookeeper": OLD,
     "isr_write=alter partition": "2.7.2 2.8.2 3.0.2 3.1.2",
@@ -40,7 +40,7 @@ UNNOTICED = {
     "high_watermark_set=maximal isr or fresh clock": f"{OLD} 3.3.2 3.5.2",
     "high_watermark_set=maximal isr or caught up": f"{OLD} {ASKING}",
     "high_watermark_set=maximal isr or caught up and eligible": f"{OLD} {ASKING}",
-    # Answers name no epoch yet, and no epoch is without records
+    # Answers name no epoch yet, and every epoch has records
     "truncation=epoch iterative": "1.1.1",
     "2.0.0": "1.1.1",
     "cleans_epochs_at_log_end": "1.1.1",
@@ -50,13 +50,13 @@ UNNOTICED = {
     "high_watermark_after_shrink=immediately": "2.7.2 2.8.2 3.0.2",
     "after_isr_error": OLD,
     "order_frees_isr_request": OLD,
-    # Before KRaft an order of the epoch that is known is never obeyed
+    # Before KRaft an order with a known epoch is always ignored
     "ignores_known_order": f"{OLD} {ASKING}",
-    # In KRaft nobody asks whether a reassignment may be replaced
+    # KRaft does not check whether a reassignment may be replaced
     "reassignment=replaceable": "3.9.2 4.1.2",
     "elr_of_replicas_only": WITHOUT_ELR,
     "min_isr_of_own_partition": WITHOUT_ELR,
-    # Rare, where every shrink is followed by a check of the high watermark
+    # Rare, because every shrink is followed by a check of the high watermark
     "high_watermark_only_if_follower_moved": f"{OLD} 2.7.2 3.2.3 {NEW}",
 }
 
@@ -87,8 +87,8 @@ def test_there_are_enough_releases_and_not_too_many_bytes() -> None:
     assert sum(path.stat().st_size for path in judged.FOLDER.rglob("*")) < 2_000_000
 
 
-def test_what_was_found_can_be_played() -> None:
-    """Or it is said why not."""
+def test_differences_that_were_found_can_be_played() -> None:
+    """Each has a scenario, or the reason why it has none."""
     for letter, difference in judged.found().items():
         assert difference["class"] in judged.CLASSES, letter
         assert ("scenario" in difference) is not ("why" in difference), letter
@@ -108,7 +108,7 @@ def test_the_readme_says_how_much_was_compared() -> None:
 def test_the_constants_of_a_class_file_are_read() -> None:
     texts = ("Shrinking ISR from \x01 to \x01", "Code")
     packed = [b"\x01" + struct.pack(">H", len(text)) + text.encode() for text in texts]
-    long = b"\x05" + bytes(8)  # takes two places
+    long = b"\x05" + bytes(8)  # a long takes two slots
     data = bytes(8) + struct.pack(">H", 5) + packed[0] + long + packed[1]
     assert list(watch.constants(data)) == ["Shrinking ISR from {} to {}", "Code"]
     assert [text for text in watch.constants(data) if watch.is_sentence(text)] == [

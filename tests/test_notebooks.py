@@ -1,8 +1,8 @@
-"""The notebooks of the workbook are thin, say what they find, are stored clean, and run.
+"""The notebooks are thin, state their findings, are stored clean, and run.
 
-nbval (`make test`) executes the tutorials and compares what they show with what is stored, pictures
-and controls aside. Those on Spark are executed by `make report`, or here if no report has run them
-as they are now.
+nbval (`make test`) executes the tutorials and compares their outputs with the stored ones, except
+pictures and controls. `make report` executes those on Spark, or this file does if no report has run
+their current versions.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ import pytest
 from isrlab.report import gallery, landing, notebooks, run
 
 ROOT = Path(__file__).parent.parent
-PATHS = sorted(  # the glossary ends the book, whatever its number
+PATHS = sorted(  # the glossary comes last, whatever its number
     (ROOT / "notebooks").glob("[0-9]*_*.ipynb"), key=lambda path: ("glossary" in path.stem, path)
 )
 TUTORIALS = [path for path in PATHS if not notebooks.read(path).needs_spark]
 SMALL = ROOT / "data" / "reports" / "test.yaml"  # parameters
 MAX_CODE_LINES = 15
-# Cells before the exercises, if not 26: six variants of one loss, and six parts of a review.
+# The limit of cells before the exercises, if not 26: for six variants of a loss, and six reviews.
 LONGER = {"10_data_loss_today": 34, "24_try_a_rule": 32}
 MAX_PIXELS = 1_700  # the width of a picture
 MAX_PAGE_BYTES = 3_000_000
 NOT_COMPARED = "nbval-ignore-output"  # the tag that nbval knows
 
 every = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-# All but the first, which is prose and the operators' questions.
+# All but the first page, which is not an experiment.
 each_run = pytest.mark.parametrize("path", PATHS[1:], ids=lambda path: path.stem)
 
 
@@ -49,7 +49,7 @@ def tagged(path: Path, tag: str) -> list:
 
 
 def parsed(cell) -> ast.Module:
-    """A cell's Python; magics, and what a cell magic owns, are not Python."""
+    """A cell's Python, without magics and the contents of cell magics."""
     lines = [] if cell.source.startswith("%%") else cell.source.splitlines()
     return ast.parse("\n".join(line for line in lines if not line.startswith("%")))
 
@@ -74,7 +74,7 @@ def test_code_is_thin(path):
     for cell in cells(path):
         assert len(cell.source.splitlines()) <= MAX_CODE_LINES, cell.source
         for node in ast.walk(parsed(cell)):
-            is_readers = "yours" in notebooks.tags(cell)  # a rule that the reader writes
+            is_readers = "yours" in notebooks.tags(cell)  # the reader writes this rule
             assert is_readers or not isinstance(node, ast.FunctionDef | ast.ClassDef), cell.source
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
@@ -95,7 +95,7 @@ def test_ends_with_the_notebooks_before_and_after_it(path):
 
 @pytest.mark.parametrize("path", PATHS[1:-1], ids=lambda path: path.stem)
 def test_is_read_in_a_quarter_of_an_hour(path):
-    """What comes after the exercises is for those who want more."""
+    """Counts the cells before the exercises."""
     read = nbformat.read(path, as_version=4).cells
     [exercises] = [n for n, cell in enumerate(read) if "\n## Exercises\n" in f"\n{cell.source}\n"]
     assert exercises <= LONGER.get(path.stem, 26)
@@ -148,7 +148,7 @@ def test_every_control_of_a_player_changes_its_picture(path):
 
 @every
 def test_pictures_fit_on_a_page_and_say_in_words_what_they_show(path):
-    """Their titles are stored with them, for those who do not see them."""
+    """Each stored picture has its title as alt text."""
     outputs = (output for cell in cells(path) for output in cell.outputs)
     for output in outputs:
         if png := output.get("data", {}).get("image/png"):
@@ -166,7 +166,7 @@ def test_its_page_is_small(path):
 
 @pytest.fixture(scope="session")
 def executed(request, tmp_path_factory) -> dict[str, gallery.RunRecord]:
-    """The record of each notebook on Spark that the tests of this run ask for."""
+    """By name, the records of the notebooks on Spark that this test run needs."""
     items = [i for i in request.session.items if "executed" in getattr(i, "fixturenames", ())]
     asked = {item.callspec.params["path"].stem for item in items}
     planned = notebooks.plan(notebooks.find(ROOT / "notebooks", asked))

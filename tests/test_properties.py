@@ -1,8 +1,8 @@
-"""Random schedules in every generation: what must hold whatever happens, and what may break where.
+"""Random schedules in every generation: what always holds, and what only some faults may break.
 
 A failure prints the schedule as a scenario text, and the seed of its draws. The same seed draws the
-same schedules in every run (see conftest.py), and few; ISRLAB_SEED=2 draws others. What longer
-searches found is kept, made short, in cases/scenes.txt.
+same few schedules in every run (see conftest.py); ISRLAB_SEED=2 draws others. Schedules that longer
+searches found are in cases/scenes.txt, shortened.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from isrlab.search.at_random import Schedule
 from isrlab.world import scenario
 
 ALL = [v.name for v in PRESETS.values()]
-# Before, a replica could join too early: data/scenarios/joined_too_early.txt
+# Before 2.0.1 a replica could join too early: data/scenarios/joined_too_early.txt
 SINCE_KAFKA_7128 = ALL[4:]
 ALWAYS = ("high_watermark_within_log", "high_watermark_never_back", "leader_in_isr")
 EVERY_FAULT = ("power", "unclean", "controller", "reassign")
@@ -43,12 +43,12 @@ partitions = st.builds(
 
 
 def drawn(test):
-    """A property of a partition and a schedule, asked of the draws of one seed."""
+    """Run a test on partitions and schedules that are drawn with `SEED`."""
     return seed(SEED)(QUICK(given(partition=partitions, schedule=schedules)(test)))
 
 
 def play(version: str, partition: str, schedule: list, faults: tuple = ()) -> Schedule:
-    """Play a schedule; without the power to elect uncleanly nobody else may, either."""
+    """Play a schedule; without the fault `unclean` the topic also forbids unclean elections."""
     if "unclean" not in faults:
         partition += " unclean.leader.election.enable=false"
     played = Schedule(version, partition, faults)
@@ -63,7 +63,7 @@ def play(version: str, partition: str, schedule: list, faults: tuple = ()) -> Sc
 @pytest.mark.parametrize("version", ALL)
 @drawn
 def test_whatever_happens(version: str, partition: str, schedule: list) -> None:
-    """No fault of any kind makes the engine stumble, nor breaks what only the engine could."""
+    """No fault makes the engine raise, or breaks a property that only an engine bug can break."""
     played = play(version, partition, schedule, EVERY_FAULT)
     assert not set(ALWAYS) & set(played.run.cluster.violations)
     for frame in played.run.cluster.frames[-1:]:
@@ -75,7 +75,7 @@ def test_whatever_happens(version: str, partition: str, schedule: list) -> None:
 @pytest.mark.parametrize("version", ALL)
 @drawn
 def test_same_schedule_same_run(version: str, partition: str, schedule: list) -> None:
-    """A schedule, played again as a scenario text, gives the same frames, events and text."""
+    """A schedule that is replayed as scenario text gives the same frames, events and text."""
     played = play(version, partition, schedule, EVERY_FAULT)
     again = scenario.play(played.text)
     assert again.frames == played.run.cluster.frames
@@ -88,7 +88,7 @@ def test_same_schedule_same_run(version: str, partition: str, schedule: list) ->
 def test_clean_elections_lose_nothing_since_2_0_1(
     version: str, partition: str, schedule: list
 ) -> None:
-    """Without power loss and without unclean election no property breaks (KIP-101, KAFKA-7128)."""
+    """Without power loss and unclean elections no property breaks (KIP-101, KAFKA-7128)."""
     played = play(version, partition, schedule, ("controller",))
     assert played.run.cluster.violations == {}
 
@@ -96,7 +96,7 @@ def test_clean_elections_lose_nothing_since_2_0_1(
 @pytest.mark.parametrize("version", [name for name in SINCE_KAFKA_7128 if name != "4.1"])
 @drawn
 def test_moving_a_partition_loses_nothing(version: str, partition: str, schedule: list) -> None:
-    """Nor does a reassignment break one; but see data/scenarios/eligible_but_gone.txt for 4.1."""
+    """A reassignment breaks no property; for 4.1 see data/scenarios/eligible_but_gone.txt."""
     played = play(version, partition, schedule, ("controller", "reassign"))
     assert played.run.cluster.violations == {}
 
@@ -118,7 +118,7 @@ def repair(played: Schedule) -> None:
 @pytest.mark.parametrize("version", ["2.5", "3.7"])
 @drawn
 def test_logs_converge_after_repair(version: str, partition: str, schedule: list) -> None:
-    """All links healed, all brokers up, 40 seconds: every replica has the leader's log."""
+    """40 s after all links and brokers are back, every replica has the leader's log."""
     played = play(version, partition, schedule)
     repair(played)
     note(played.text)

@@ -1,4 +1,4 @@
-"""A log gives the same events in whatever layout it is written."""
+"""A log gives the same events in every layout."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ REFUSED = [
 ]  # fmt: skip
 
 
-class Said:
-    """A line and what belongs to it: its parts, from which a layout makes its lines."""
+class LogMessage:
+    """A log message with its stack trace, in parts from which a layout makes its lines."""
 
     def __init__(self, line: str) -> None:
         parts = STOCK.fullmatch(line)
@@ -44,7 +44,7 @@ class Said:
         self.epoch_ms = round(self.at.timestamp() * 1000)
         self.iso = f"{self.at:%Y-%m-%dT%H:%M:%S}.{self.ms}Z"
         self.berlin = self.at + timedelta(hours=2)
-        # When the container saw it: a little later.
+        # When the container received it, a little later.
         self.seen = f"{self.at + timedelta(milliseconds=2):%Y-%m-%dT%H:%M:%S.%f}789Z"
         self.class_name = self.logger.rpartition(".")[2]
 
@@ -54,8 +54,8 @@ class Said:
 
 
 @cache
-def recording() -> list[Said]:
-    said: list[Said] = []
+def recording() -> list[LogMessage]:
+    messages: list[LogMessage] = []
     lines = list(REFUSED)
     for name in ("server.log", "state-change.log", "controller.log"):
         for path in sorted((folder("4.1") / "broker-1").glob(f"{name}*")):
@@ -64,13 +64,13 @@ def recording() -> list[Said]:
             lines += data.decode().splitlines()
     for line in lines:
         if STOCK.fullmatch(line):
-            said.append(Said(line))
-        elif said and line:
-            said[-1].trace.append(line)
-    return said
+            messages.append(LogMessage(line))
+        elif messages and line:
+            messages[-1].trace.append(line)
+    return messages
 
 
-# Lines of text: one line for a message, those of its stack trace as they are. {s} is what was said.
+# Lines of text: a message is one line, followed by its stack trace; {s} is the LogMessage.
 LINES = """
 Strimzi             | {s.stamp} {s.level} {s.message} ({s.logger}) [kafka-scheduler-3]
 log4j2              | {s.stamp} {s.level:<5} [main] {s.logger}:42 - {s.message}
@@ -88,7 +88,7 @@ no level            | {s.stamp} {s.message}
 logfmt              | time={s.stamp} level={s.level} logger={s.logger} msg="{s.message}"
 colours             | \x1b[32m[{s.stamp}]\x1b[0m \x1b[1m{s.level}\x1b[m {s.message} ({s.logger})
 """
-# Containers put something before every line of the stock layout, or of another.
+# Containers put a prefix before every line of the stock layout, or of another one.
 BEFORE = """
 compose                | kafka-1  ! {s.stock}
 compose -t             | kafka-1  ! {s.seen} {s.stock}
@@ -106,72 +106,72 @@ Strimzi in CRI         | {s.seen} stdout F {s.stamp} {s.level} {s.message} ({s.l
 """
 
 
-def table(text: str, make: Callable) -> dict[str, Callable[[Said], str]]:
+def table(text: str, make: Callable) -> dict[str, Callable[[LogMessage], str]]:
     rows = (line.replace("!", "|").split("|", 1) for line in text.strip().split("\n"))
     return {name.strip(): partial(make, form.removeprefix(" ")) for name, form in rows}
 
 
-def plain(form: str, said: Said) -> str:
-    return "\n".join([form.format(s=said), *said.trace])
+def plain(form: str, each: LogMessage) -> str:
+    return "\n".join([form.format(s=each), *each.trace])
 
 
-def wrapped(form: str, said: Said) -> str:
-    line = form.format(s=said)
+def wrapped(form: str, each: LogMessage) -> str:
+    line = form.format(s=each)
     own = re.search(r"\[?\S+ [\d:,]+\]? [A-Z]+ \[|(?:\[[\d:,]+\] )?[A-Z]{4,5} ", line)
     assert own is not None
-    start = line.find(said.stock) if said.stock in line else own.start()
-    return "\n".join([line, *(line[:start] + each for each in said.trace)])
+    start = line.find(each.stock) if each.stock in line else own.start()
+    return "\n".join([line, *(line[:start] + below for below in each.trace)])
 
 
-def objects(said: Said) -> dict[str, object]:
-    """Layouts of JSON: what is in the object."""
-    trace = {"trace": "\n".join(said.trace)} if said.trace else {}
-    ecs = {"@timestamp": said.iso, "log.level": said.level, "message": said.message,
-           "log.logger": said.logger, "error.stack_trace": "\n".join(said.trace)}  # fmt: skip
-    instant = {"epochSecond": said.epoch_ms // 1000, "nanoOfSecond": int(said.ms) * 1_000_000}
+def objects(each: LogMessage) -> dict[str, object]:
+    """Layouts of JSON: the object for a message."""
+    trace = {"trace": "\n".join(each.trace)} if each.trace else {}
+    ecs = {"@timestamp": each.iso, "log.level": each.level, "message": each.message,
+           "log.logger": each.logger, "error.stack_trace": "\n".join(each.trace)}  # fmt: skip
+    instant = {"epochSecond": each.epoch_ms // 1000, "nanoOfSecond": int(each.ms) * 1_000_000}
     return {
         "ECS": ecs,
-        "ECS, nested": {"@timestamp": said.iso, "log": {"level": said.level, "logger": said.logger},
-                        "message": said.message, "error": trace},
-        "logstash": {"@timestamp": said.iso, "@version": "1", "message": said.message,
-                     "logger_name": said.logger, "thread_name": "main", "level": said.level,
+        "ECS, nested": {"@timestamp": each.iso, "log": {"level": each.level, "logger": each.logger},
+                        "message": each.message, "error": trace},
+        "logstash": {"@timestamp": each.iso, "@version": "1", "message": each.message,
+                     "logger_name": each.logger, "thread_name": "main", "level": each.level,
                      "level_value": 20000, **trace},
-        "GELF": {"version": "1.1", "host": "kafka1", "short_message": said.message, "level": 6,
-                 "timestamp": said.epoch_ms / 1000, "_level": said.level, "_logger": said.logger,
-                 "full_message": "\n".join([said.message, *said.trace])},
-        "log4j2 JSON": {"instant": instant, "thread": "main", "level": said.level,
-                        "loggerName": said.logger, "message": said.message, "thrown": trace},
-        "unknown keys": {"what": said.message, "when": said.epoch_ms, "how": said.level, **trace},
-        "two of each": {"body": said.message, "at": said.iso, "severity": said.level,
-                        "original": said.text, "ingested": said.seen},
-        "docker of ECS": {"log": json.dumps(ecs) + "\n", "stream": "stdout", "time": said.seen},
+        "GELF": {"version": "1.1", "host": "kafka1", "short_message": each.message, "level": 6,
+                 "timestamp": each.epoch_ms / 1000, "_level": each.level, "_logger": each.logger,
+                 "full_message": "\n".join([each.message, *each.trace])},
+        "log4j2 JSON": {"instant": instant, "thread": "main", "level": each.level,
+                        "loggerName": each.logger, "message": each.message, "thrown": trace},
+        "unknown keys": {"what": each.message, "when": each.epoch_ms, "how": each.level, **trace},
+        "two of each": {"body": each.message, "at": each.iso, "severity": each.level,
+                        "original": each.text, "ingested": each.seen},
+        "docker of ECS": {"log": json.dumps(ecs) + "\n", "stream": "stdout", "time": each.seen},
     }  # fmt: skip
 
 
-def json_object(name: str, before: str, said: Said) -> str:
-    return before + json.dumps(objects(said)[name])
+def json_object(name: str, before: str, each: LogMessage) -> str:
+    return before + json.dumps(objects(each)[name])
 
 
 LAYOUTS = {
     **table(LINES, plain),
     **table(BEFORE, wrapped),
-    **{name: partial(json_object, name, "") for name in objects(Said(REFUSED[0]))},
-    "CRLF": lambda said: said.text.replace("\n", "\r\n") + "\r",
-    "docker json-file": lambda said: "\n".join(
-        json.dumps({"log": f"{line}\n", "stream": "stdout", "time": said.seen})
-        for line in said.text.split("\n")
+    **{name: partial(json_object, name, "") for name in objects(LogMessage(REFUSED[0]))},
+    "CRLF": lambda each: each.text.replace("\n", "\r\n") + "\r",
+    "docker json-file": lambda each: "\n".join(
+        json.dumps({"log": f"{line}\n", "stream": "stdout", "time": each.seen})
+        for line in each.text.split("\n")
     ),
-    "journald -o json": lambda said: "\n".join(
-        json.dumps({"MESSAGE": line, "__REALTIME_TIMESTAMP": f"{said.epoch_ms}000"})
-        for line in said.text.split("\n")
+    "journald -o json": lambda each: "\n".join(
+        json.dumps({"MESSAGE": line, "__REALTIME_TIMESTAMP": f"{each.epoch_ms}000"})
+        for line in each.text.split("\n")
     ),
-    "ECS in CRI": lambda said: f"{said.seen} stdout F " + json.dumps(objects(said)["ECS"]),
+    "ECS in CRI": lambda each: f"{each.seen} stdout F " + json.dumps(objects(each)["ECS"]),
     "ECS in compose": partial(json_object, "ECS", "kafka-1  | "),
 }
 
 
 def events_of(path, lines, time_zone=None):
-    """The events and the row of the file; `detail` without the line's number."""
+    """The events, with `detail` without line numbers, and the row of the file."""
     path.write_text("\n".join(lines) + "\n", newline="")
     logs = read_local(path, run="r", time_zone=time_zone)
     rows = logs.events.to_pylist()

@@ -1,7 +1,7 @@
-"""One line of a recording is altered: what the judge finds is never answered CALM.
+"""One line of a recording is altered: if the judge finds it, the answer is never CALM.
 
 `python tests/test_reconcile_altered.py 5` prints, for five alterations of each kind in each
-recording, how many the judge found and how many the answer heard.
+recording, how many the judge found and how many changed the answer's status.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from isrlab.logs.incidents.look import CALM, Findings, look
 from isrlab.logs.reader import read_local
 
 RECORDINGS = Path(__file__).parent.parent / "data" / "recordings"
-CALM_ONES = {  # answered CALM as they were recorded
+CALM_ONES = {  # recordings whose unaltered answer is CALM
     "kafka-3.9": RECORDINGS / "kafka-3.9",
     **{
         name: RECORDINGS / "incidents" / name / "logs"
@@ -38,7 +38,7 @@ CALM_ONES = {  # answered CALM as they were recorded
 }  # fmt: skip
 NUMBERS = {
     "offset": r"(?:[oO]ffset|[wW]atermark):? (\d+)",
-    # The epoch that the line states; what it was before, and why a line was skipped, are not read.
+    # The epoch that the line states, not the previous one, or one that explains a skipped line
     "epoch": r"(?:(?<!previous )(?<!with )leader epoch|leaderEpoch)(?: was|[=:])? ?(\d+)",
     "version": r"(?:version(?: updated)? to|zkVersion|partition ?[eE]poch)(?:[=:]| is)? ?\[?(\d+)",
     "member": r"(?:ISR updated to|ISR from|isr[=:]|ISR)\W{0,2}(\d+)(?=,\s?\d)",
@@ -54,7 +54,7 @@ def texts_of(path: Path) -> list[str]:
 
 
 def altered(texts: list[str], place: int, kind: str, chance: random.Random) -> list[str] | None:
-    """The lines of a file with one alteration of the line at `place`; None if it cannot be."""
+    """The lines of a file with one alteration of the line at `place`, or None if impossible."""
     text = texts[place]
     if kind in NUMBERS:
         numbers = [*re.finditer(NUMBERS[kind], text)]
@@ -77,7 +77,7 @@ def altered(texts: list[str], place: int, kind: str, chance: random.Random) -> l
 
 
 def alterations(folder: Path, kind: str, count: int, seed: int):
-    """So many folders that differ from a recording in one alteration."""
+    """`count` folders, each with the recording and one alteration."""
     chance = random.Random(f"{seed} {folder.relative_to(RECORDINGS)} {kind}")
     rows = statements(read_local(folder).events, *JUDGED)
     places = [(row.file, row.line - 1) for row in rows if not row.is_exact and row.topic]
@@ -98,7 +98,7 @@ def alterations(folder: Path, kind: str, count: int, seed: int):
 
 
 def tried(name: str, kind: str, count: int, seed: int = 1) -> tuple[Counter[str], list[Findings]]:
-    """How many were found and heard, and the findings that should not be."""
+    """How many were tried, found and answered, and those found but answered CALM."""
     counts, wrong = Counter[str](), []
     for folder in alterations(CALM_ONES[name], kind, count, seed):
         findings = look(folder)
@@ -125,12 +125,12 @@ def test_no_altered_line_that_is_found_is_calm(kind, request):
         total += counts
     print(kind, dict(total))
     assert total["tried"] >= count
-    if kind in ("epoch", "member"):  # of which several lines or rules speak in every release
+    if kind in ("epoch", "member"):  # which several lines or rules check in every release
         assert total["found"] >= 0.9 * total["tried"]
 
 
 def test_what_is_found_stands_in_every_form_of_the_answer():
-    """A line that is far from its place, by the rule of its file; the exit status also says so."""
+    """One altered version; text, JSON, CSV and the exit status all report it."""
     (name,) = (name for name in CALM_ONES if name.startswith("kafka"))
     for folder in alterations(CALM_ONES[name], "version", 1, 3):
         runs = {form: CliRunner().invoke(main, ["logs", folder, *form.split()])

@@ -1,4 +1,4 @@
-"""Schedules that were played on real brokers: the engine, told the same, had the same."""
+"""Schedules that were played on real brokers end in the same states in the engine."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ LOST_AND_KEPT = {  # a release that lost a record, and one that did not
     "loss_then_write": ("0.10.2.2", "0.11.0.3"),
     "fast_leader_change": ("0.11.0.3", "2.0.1"),
 }
-# What the engine had otherwise than real brokers, and why. (schedule, release): {block: what}
+# Where the engine differs from real brokers, and why: (schedule, release): {block: what}
 LATE = ("records of 1", "epochs of 1")
 HEARD_LATE = dict.fromkeys((1, 2, 3), LATE) | {4: (*LATE, "records of 2", "epochs of 2")}
 KNOWN = {
-    # No time passes in the engine's story: broker 1 dies before it has written its high watermark
-    # (every 5 s; here every 0.3 s), and returns with that of its start.
+    # No time passes in the engine's run: broker 1 dies before it writes its high watermark (every
+    # 5 s; on these brokers every 0.3 s), and returns with the one from its start.
     ("loss_as_told", "0.11.0.3"): {4: ("high watermark of 1",)},
-    # A real broker 2 is held before it hears that it leads; the engine's hears it, and notes, since
-    # 2.0.1, where its epoch begins.
+    # The real broker 2 is paused before it learns that it leads; the engine's learns it and, since
+    # 2.0.1, notes where its epoch begins.
     ("loss_three_replicas", "2.8.2"): {2: ("epochs of 2",)},
-    # In one try the leader wrote m3 (in 2.0.1 also m4) before it heard that its epoch was 1: after
-    # the ISR without broker 2 was stored, and before the controller's order arrived.
+    # In one try the leader wrote m3 (in 2.0.1 also m4) before it learned of epoch 1: after the ISR
+    # without broker 2 was stored, and before the controller's order arrived.
     ("fast_leader_change", "2.0.1"): HEARD_LATE,
     ("fast_leader_change", "2.8.2"): HEARD_LATE,
 }
@@ -61,7 +61,7 @@ def test_the_repair_is_seen_on_real_brokers(schedule: str):
 
 
 def schedule_end(schedule: str) -> str:
-    """Unclean elections lose records in every release; their logs agree since the repair."""
+    """How the schedule ends since the repair; unclean elections lose records in every release."""
     return "lost" if "unclean.leader.election.enable=true" in scenario.read(schedule) else "safe"
 
 
@@ -79,7 +79,7 @@ def test_a_shrink_stalls_real_producers_from_2_7_to_3_0_only():
     assert words and set.union(*words.values()) == {"safe"}
 
 
-# What was done to brokers: 31 s without broker 2, then the leader dies; or a leader is handed over
+# Schedules of the advice: 31 s without broker 2, then the leader dies; or a leader hands over
 ACKS_ONE = """partition replicas=1,2,3 replica.lag.time.max.ms={limit}
 produce 1 m1 acks=1
 stabilize
@@ -136,7 +136,7 @@ def test_a_longer_limit_loses_with_acks_one_and_after_the_shrink_none_takes_over
 
 
 def test_a_throttled_move_takes_a_sixth_longer_than_backlog_and_throttle_say():
-    """Nine partitions have 40 MB each when it begins, and get 50 kB/s each."""
+    """Nine partitions have 40 MB each at the start, and their producers write 50 kB/s to each."""
     runs = [run for run in sessions(ADVICE) if "throttle" in run.settings]
     assert {run.settings["throttle"] for run in runs} == {"4 MB/s", "8 MB/s", "16 MB/s"}
     for run in runs:
@@ -160,8 +160,8 @@ def test_fetchers_of_real_brokers_share_a_link_as_the_notebook_says():
 
 
 def test_a_broker_of_0_10_2_that_halts_hangs_and_zookeeper_believes_it_alive():
-    """In the engine it is gone. (0.8.2 halts at once; 0.10.2 exits from the very thread for whose
-    end its shutdown waits.)"""
+    """In the engine it is dead. (0.8.2 halts immediately; 0.10.2 exits in a thread for whose end
+    its shutdown waits.)"""
     for attempt in recorded.read("loss_then_halt", "0.10.2.2").finished:
         last = attempt.moments[-1]
         assert last.lives == {1: "hangs", 2: "alive"} and last.registered == (1, 2)

@@ -1,4 +1,4 @@
-"""Every scenario prints what its file says it prints; `pytest --rewrite` writes it anew.
+"""Every scenario prints the output in its file; `pytest --rewrite` updates it.
 
 In every generation it breaks the promises that data/broken_promises.txt names, and no other.
 """
@@ -19,8 +19,8 @@ from isrlab.world.script import MOST_CAPTION
 
 DATA = Path(__file__).parent.parent / "data"
 SCENARIOS = sorted((DATA / "scenarios").glob("*.txt"))
-DIFFERING: set[str] = set()  # scenarios that print something else in their own version
-MANY = 8  # of them: then a rule is wrong
+DIFFERING: set[str] = set()  # scenarios whose output differs in their own version
+MANY = 8  # if more differ, a rule is wrong
 
 BROKEN = [line.split() for line in (DATA / "broken_promises.txt").read_text().splitlines()[2:]]
 
@@ -33,11 +33,11 @@ def broken(name: str, column: str) -> set[str]:
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda p: p.stem)
 def test_scenario_prints_what_it_says(path: Path, request: pytest.FixtureRequest) -> None:
-    """And the same a second time, frame by frame."""
+    """It also prints the same a second time, with the same frames and events."""
     DIFFERING.add(path.stem)
     run = scenario.play(path.read_text())
     for block in run.blocks if not request.config.getoption("--rewrite") else ():
-        assert block.printed.rstrip() == block.expected.rstrip()  # the first that differs
+        assert block.printed.rstrip() == block.expected.rstrip()  # stops at the first difference
     again = scenario.play(path.read_text())
     assert run.printed == again.printed
     assert run.frames == again.frames
@@ -55,10 +55,10 @@ EVERY = [
 
 @pytest.fixture(scope="module", params=EVERY)
 def played(request) -> tuple[str, str, scenario.Run]:
-    """Every scenario in every generation, played once for all that is asked of it.
+    """Every scenario in every generation, played once for all tests of it.
 
-    One that differs in its own version, which fails above, is not played in the fourteen others.
-    If many differ, none is: a wrong rule is known within two minutes, and not within an hour.
+    A scenario that differs in its own version, and fails above, is skipped in the other versions.
+    If many differ, all are skipped: a wrong rule shows within two minutes, not within an hour.
     """
     path, column = request.param
     if path.stem in DIFFERING or len(DIFFERING) > MANY:
@@ -67,13 +67,13 @@ def played(request) -> tuple[str, str, scenario.Run]:
 
 
 def test_a_scenario_breaks_what_it_says(played) -> None:
-    """The promises that are named, and no other."""
+    """The promises that data/broken_promises.txt names, and no others."""
     name, column, run = played
     assert set(run.violations) == broken(name, column)
 
 
 def test_a_written_caption_stands_only_where_it_is_true(played) -> None:
-    """Where the block prints what the file stores; elsewhere the events make the sentence."""
+    """If the block prints what the file stores; otherwise the events give the sentence."""
     *_, run = played
     for block in run.blocks:
         is_stored = block.printed.rstrip() == block.expected.rstrip()
@@ -85,13 +85,13 @@ def test_a_written_caption_stands_only_where_it_is_true(played) -> None:
 
 
 def test_the_stored_isr_of_a_scenario_is_in_its_events(played) -> None:
-    """`table` also refuses each key of `detail` that is not listed."""
+    """`events` also refuses keys of `detail` that are not listed."""
     _, column, run = played
     events = run.events()
     assert events.schema == SCHEMA
     ((key, spans),) = exact.isr_spans(events).items()
     assert key == (PRESETS[column].name, "t", 0)
-    groups = groupby(spans, key=lambda span: {*span.isr})  # several, if its replicas change
+    groups = groupby(spans, key=lambda span: {*span.isr})  # several spans, if its replicas change
     first = [next(same) for _, same in groups]
     stored = ((f.now_ms - START_MS, f.controller.isr) for f in run.frames)
     (_, begun), *later = (next(same) for _, same in groupby(stored, key=lambda state: {*state[1]}))
@@ -99,7 +99,7 @@ def test_the_stored_isr_of_a_scenario_is_in_its_events(played) -> None:
 
 
 def test_captions_of_scripts_that_store_nothing() -> None:
-    """They hold in the script's own version, and nowhere else."""
+    """They are shown in the script's own version only."""
     text = "# History.\n\n# m1 is\n# lost.\nversion 0.10.2\npartition\nproduce 1\nadvance 2s"
     for version, caption in {None: "m1 is lost.", "0.10.2": "m1 is lost.", "3.7": None}.items():
         run = scenario.play(text, version=version)

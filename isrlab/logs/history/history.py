@@ -133,9 +133,8 @@ def _put_aside_too_late(rows: Sequence[Statement]) -> None:
 def _add(scene: Scene, rows: list[Statement]) -> list[Gap]:
     """Add the rows that one run proves to `rows`. Returns the gaps in that run."""
     gaps: list[Gap] = []
-    earlier: dict[
-        int, int
-    ] = {}  # requests that belong before the stored state, though their timestamps are later
+    # Requests that belong before the stored state, though their timestamps are later.
+    earlier: dict[int, int] = {}
     for key, lives in scene.lives.items():
         states = proven(key, lives, scene, earlier)
         gaps += _gaps(key, states, scene.end_ms)

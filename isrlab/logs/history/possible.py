@@ -25,6 +25,8 @@ from isrlab.engine.versions import GENERATIONS, KafkaVersion, release
 
 MOST_REPLICAS = 6  # all of their subsets are tried
 LAST_ZOOKEEPER = (3, 9, 99)
+KRAFT = [v for v in GENERATIONS if v.kraft]
+ZOOKEEPER = [v.with_(kraft=False) for v in GENERATIONS if v.first <= LAST_ZOOKEEPER]
 
 
 class Registration(NamedTuple):
@@ -49,20 +51,14 @@ def candidates(is_kraft: bool, name: str | None = None) -> tuple[KafkaVersion, .
     ValueError if there is no such release.
     """
     until = release(name) if name else (99,)
-    if is_kraft:
-        found = [v for v in GENERATIONS if v.kraft and v.first <= until]
-    else:
-        old = [v for v in GENERATIONS if v.first <= min(until, LAST_ZOOKEEPER)]
-        found = [v.with_(kraft=False) if v.kraft else v for v in old]
-    return tuple({_kind(v): v for v in found}.values())[::-1]
+    known = [v for v in (KRAFT if is_kraft else ZOOKEEPER) if v.first <= until]
+    return tuple({_kind(v): v for v in known}.values())[::-1]
 
 
 def releases(explaining: Iterable[KafkaVersion]) -> str:
     """The releases whose controllers write as these do, as "3.6-4.3"."""
     kinds = {_kind(version) for version in explaining}
-    old = [v for v in GENERATIONS if v.first <= LAST_ZOOKEEPER]
-    zookeeper = [v.with_(kraft=False) if v.kraft else v for v in old]
-    alike = [v for v in (*zookeeper, *(v for v in GENERATIONS if v.kraft)) if _kind(v) in kinds]
+    alike = [v for v in (*ZOOKEEPER, *KRAFT) if _kind(v) in kinds]
     first, last = alike[0].releases.split("-")[0], alike[-1].releases.split("-")[-1]
     return first if first == last else f"{first}-{last}"
 

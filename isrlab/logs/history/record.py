@@ -11,6 +11,8 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 
 from isrlab.events.exact import Absence, IsrSpan, Key, absences, isr_spans
 from isrlab.events.spans import Interval
@@ -73,6 +75,11 @@ class Record:
                 if named := row.ids("replicas"):
                     listed[row.key] = frozenset(named)
         return {key: listed.get(key, frozenset(brokers)) for key, brokers in seen.items()}
+
+    @cached_property
+    def hosts(self) -> frozenset[int]:
+        """Every broker that has a replica."""
+        return frozenset[int]().union(*self.replicas.values())
 
     @cached_property
     def _added(self) -> dict[Key, set[int]]:
@@ -159,11 +166,8 @@ class Record:
         """By partition: when a different leader is named, and which one (-1: none)."""
         told: dict[Key, tuple[list[int], list[int]]] = {}
         for key, named in self._naming("leader", "offline", "isr_commit").items():
-            times, brokers = told[key] = [], []
-            for ts_ms, leader in named:
-                if not brokers or brokers[-1] != leader:
-                    times.append(ts_ms)
-                    brokers.append(leader)
+            first = [next(same) for _, same in groupby(named, itemgetter(1))]
+            told[key] = [ts_ms for ts_ms, _ in first], [leader for _, leader in first]
         return told
 
     @cached_property
@@ -193,8 +197,7 @@ class Record:
     def brokers(self) -> frozenset[int]:
         """Every broker that is named."""
         speakers = {row.broker for rows in self.rows.values() for row in rows}
-        hosts = frozenset[int]().union(*self.replicas.values())
-        return frozenset(b for b in speakers | hosts if b is not None and b != -1)
+        return frozenset(b for b in speakers | self.hosts if b is not None and b != -1)
 
     @cached_property
     def assigned(self) -> list[Statement]:
@@ -289,8 +292,8 @@ class Record:
                 asked.setdefault(broker, row.ts_ms)
             elif broker is not None and row.kind == "crash":
                 died.add(broker)
-        hosts = frozenset[int]().union(*self.replicas.values())
-        is_all = hosts and hosts <= died | asked.keys() and len(hosts) < 2 * len(asked)
+        is_all = self.hosts and self.hosts <= died | asked.keys()
+        is_all = is_all and len(self.hosts) < 2 * len(asked)
         return min(asked.values()) if is_all else None
 
     @cached_property

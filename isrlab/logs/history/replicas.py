@@ -7,6 +7,7 @@ the ISR or had a log so far: there may be more. A broker that deletes its log is
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -23,26 +24,25 @@ class Replicas:
         self.seen: set[int] = set()
         self.assigned: set[int] = set()  # empty: no line has named them all
         self.gone: set[int] = set()  # brokers that deleted their log
-        self._news: list[tuple[int, Statement]] = []
-        self._at, newest = 0, -1
+        self._news, newest = deque[Statement](), -1
         for row in rows:  # lines about an older version are late
             is_late = (row.partition_epoch or newest) < newest
             newest = max(newest, row.partition_epoch or -1)
             is_host = row.kind in ("hosted", "unhosted") and row.replica is not None
             if is_host or (row.detail.get("replicas") and not is_late):
-                self._news.append((row.ts_ms, row))
+                self._news.append(row)
 
     @property
     def now(self) -> set[int]:
         return (self.assigned or self.seen) - self.gone
 
     def next_ms(self) -> int | None:
-        return self._news[self._at][0] if self._at < len(self._news) else None
+        return self._news[0].ts_ms if self._news else None
 
     def advance(self, ms: int) -> None:
         """Take in the rows up to a moment."""
-        while (next_ms := self.next_ms()) is not None and next_ms <= ms:
-            row = self._news[self._at][1]
+        while self._news and self._news[0].ts_ms <= ms:
+            row = self._news.popleft()
             if row.kind == "hosted" and row.replica is not None:
                 self.seen.add(row.replica)
                 self.gone.discard(row.replica)
@@ -52,7 +52,6 @@ class Replicas:
                 self.assigned = set(row.ids("replicas"))
                 if not row.detail.get("adding"):  # nothing must catch up first
                     self.assigned -= set(row.ids("removing"))
-            self._at += 1
 
 
 class Incarnation(NamedTuple):

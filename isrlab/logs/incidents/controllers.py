@@ -25,8 +25,6 @@ STILL_MS = 5_000  # still going on if this close to the end of the logs
 AWAY_MS = 10_000  # a failover takes less
 APART_MS = 10_000  # between two failed heartbeats of one absence
 NOT_ANSWERED = "heartbeat_failed"
-
-
 STRAINED = ("waited", "heartbeat_failed", "zookeeper_silent")
 OFTEN = 4  # times that the requests of a broker fail, before it counts as strained
 MOMENT_MS = 2_000  # lines this close are about one failure
@@ -45,43 +43,39 @@ class ControllerAbsence(NamedTuple):
 
 def away(record: Record) -> list[ControllerAbsence]:
     """The times in which controllers were unavailable, in order."""
-    hosts = frozenset[int]().union(*record.replicas.values())
-    runs: list[list[Statement]] = []
-    for row in record.said_of(NOT_ANSWERED):
-        if not runs or row.ts_ms - runs[-1][-1].ts_ms > APART_MS:
-            runs.append([])
-        runs[-1].append(row)
     found = []
-    for rows in runs:
+    for rows in _runs(record.said_of(NOT_ANSWERED), APART_MS):
         lasted: dict[int | None, list[int]] = {}
         for row in rows:
             lasted.setdefault(row.broker, []).append(row.ts_ms)
         long = {broker for broker, times in lasted.items() if times[-1] - times[0] >= AWAY_MS}
-        if len(long) > max(1, len(hosts) // 2):
+        if len(long) > max(1, len(record.hosts) // 2):
             found.append(ControllerAbsence(_waited_for(rows, record), rows))
     return found
 
 
 def strained(record: Record) -> Iterator[list[Statement]]:
     """The failed requests of one broker, for each time in which only its requests failed."""
-    hosts = frozenset[int]().union(*record.replicas.values())
-    rows = [r for sign in STRAINED for r in record.said_of(sign) if r.replica not in hosts]
-    by: dict[int, list[list[Statement]]] = {broker: [] for broker in hosts}
-    for row in sorted(rows, key=lambda row: row.ts_ms):
-        runs = by.get(row.broker or 0)
-        if runs is None:
-            continue
-        if not runs or row.ts_ms - runs[-1][-1].ts_ms > 2 * APART_MS:
-            runs.append([])
-        runs[-1].append(row)
-    for broker, runs in by.items():
-        for run in runs:
+    rows = [r for sign in STRAINED for r in record.said_of(sign) if r.replica not in record.hosts]
+    rows.sort(key=lambda row: row.ts_ms)
+    for broker in record.hosts:
+        for run in _runs((row for row in rows if row.broker == broker), 2 * APART_MS):
             span = run[0].ts_ms - APART_MS, run[-1].ts_ms + APART_MS
             others = (r for r in rows if r.broker != broker and span[0] <= r.ts_ms <= span[1])
             is_restless = is_within(record.restless_ms.get(broker, ()), *span)
             is_restless |= bool(record.said("crash", span, broker))  # fenced: it was away longer
             if len(moments(run)) >= OFTEN and not any(others) and not is_restless:
                 yield run
+
+
+def _runs(rows: Iterable[Statement], apart_ms: int) -> list[list[Statement]]:
+    """Rows in order of time, parted where more time passes between two of them."""
+    runs: list[list[Statement]] = []
+    for row in rows:
+        if not runs or row.ts_ms - runs[-1][-1].ts_ms > apart_ms:
+            runs.append([])
+        runs[-1].append(row)
+    return runs
 
 
 def moments(rows: Iterable[Statement]) -> list[int]:

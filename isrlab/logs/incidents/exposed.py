@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 from isrlab.events.exact import Key
 from isrlab.events.statements import Events, Statement, statements
+from isrlab.events.wording import counted
 from isrlab.logs.reader.metadata.log import ELR, MIN_ISR
 
 UNCLEAN = "unclean.leader.election.enable"
@@ -109,7 +110,7 @@ def shown(known: Sequence[Exposure]) -> Iterator[str]:
     if not known:
         return
     first, others = known[0], len({each.key for each in known}) - 1
-    more = f", and {others:,} more partition{'s' * (others != 1)}" if others else ""
+    more = f", and {counted(others, 'more partition')}" if others else ""
     yield f"Exposed: {first.key.topic}-{first.key.partition}{more}: {first.says}"
     yield "Lost by: " + "; ".join(f"{n}. {step}" for n, step in enumerate(first.schedule, 1))
 
@@ -165,7 +166,8 @@ def _bounds(
         of_first, own = min(of_first, int(setting)), min(own, int(setting))
     if of_first == own:
         return
-    counts = f"partition 0 has {replicas(first)}, this partition {replicas(state)}"
+    counts = f"partition 0 has {counted(len(first.replicas), 'replica')}, "
+    counts += f"this partition {counted(len(state.replicas), 'replica')}"
     if of_first < own:
         says = f"{counts}: with fewer than {own} in sync no replica stays eligible"
         steps = (
@@ -204,8 +206,3 @@ def named(brokers: Iterable[int]) -> str:
 
 def fails(brokers: tuple[int, ...]) -> str:
     return "fails" if len(brokers) == 1 else "all fail"
-
-
-def replicas(state: StoredPartition) -> str:
-    count = len(state.replicas)
-    return f"{count} replica{'s' * (count != 1)}"

@@ -264,7 +264,7 @@ class Facts(Case):
         """No broker with a log here ran for some time: they share a host."""
         rows = self.record.overslept(self.span)
         last = {row.broker: row.ts_ms for row in rows}
-        hosts = self.record.log_ends.keys() & frozenset().union(*self.record.replicas.values())
+        hosts = self.record.log_ends.keys() & self.record.hosts
         is_all = len(hosts) > 1 and hosts <= last.keys()
         return rows if is_all and max(last.values()) - min(last.values()) <= SAME_EVENT_MS else []
 

@@ -136,9 +136,8 @@ def _of_all(
     }
     at_once_ms = BEFORE_MS + record.apart_ms(*died)
     if len(died) > 1 and max(died.values()) - min(died.values()) <= at_once_ms:
-        hosts = frozenset[int]().union(*record.replicas.values())
-        silent = hosts - record.log_ends.keys()  # likely dead if all others are
-        down = hosts if hosts - silent <= died.keys() else frozenset(died)
+        silent = record.hosts - record.log_ends.keys()  # likely dead if all others are
+        down = record.hosts if record.hosts - silent <= died.keys() else frozenset(died)
         found.append((Party("cluster", tuple(sorted(died))), down))
     lost = {about(r) for r in record.said("sign", span, sign="session_lost")}
     gone = {about(r) for r in record.said("sign", span, sign="zookeeper_gone")}

@@ -1,6 +1,6 @@
-"""What a page in a browser runs needs nothing but Python and msgspec: no numpy, no Arrow.
+"""The code that a page runs in a browser needs only Python and msgspec: no numpy, no Arrow.
 
-Each test is a process of its own, in which any other package cannot be imported.
+Each test runs in a process in which no other package can be imported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from isrlab.page import dropped
 from isrlab.page.dropped import DropError, DroppedFiles
 
 ROOT = Path(__file__).parent.parent
-# The search of everything holds its states in arrays, and no page runs it.
+# The exhaustive search holds its states in arrays; no page runs it.
 WITH_ARRAYS = {"breadth_first", "everything", "expanding", "options"}
 
 NO_ZONES = {"PYTHONTZPATH": ""}
@@ -177,7 +177,7 @@ def test_checksums_by_table_are_those_of_the_library():
 
 
 def repeated(log: bytes, times: int) -> bytes:
-    """A recorded log again and again, each time a day later."""
+    """A recorded log, repeated with dates a day later each time."""
     days = [f"[2026-12-{1 + day:02}".encode() for day in range(times)]
     return b"".join(re.sub(rb"(?m)^\[[\d-]{10}", day, log) for day in days)
 

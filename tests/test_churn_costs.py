@@ -84,7 +84,7 @@ STALLS = [  # of one partition: follower 2 stalls for 20 s and for 3 s, follower
     ("r", "t", 0, 3, None, None),
 ]
 STALLED = [
-    event(21_000, "isr_commit", [1, 3], FULL),  # right, after 11 s
+    event(21_000, "isr_commit", [1, 3], FULL),  # justified, after 11 s
     event(31_000, "isr_commit", FULL, [1, 3]),
     event(52_000, "isr_commit", [1, 3], FULL),  # the stall is short
     event(54_000, "isr_commit", FULL, [1, 3]),

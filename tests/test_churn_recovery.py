@@ -22,18 +22,18 @@ def commit(ts_ms, partition, isr, before, **more):
 
 
 TEN = [
-    commit(1_000, 0, [1, 2], FULL, detail=CONTROLLER),  # 3 goes down at 1,000, is back at 5,000
+    commit(1_000, 0, [1, 2], FULL, detail=CONTROLLER),  # broker 3 is down from 1,000 to 5,000
     commit(1_000, 1, [1, 2], FULL, detail=CONTROLLER),
-    commit(2_000, 2, [1, 2], FULL),  # this one is taken out by the leader
-    commit(2_500, 3, [1, 3], FULL),  # not 3
+    commit(2_000, 2, [1, 2], FULL),  # removed by the leader
+    commit(2_500, 3, [1, 3], FULL),  # not broker 3
     commit(7_000, 0, FULL, [1, 2]),
-    commit(8_000, 0, [1, 2], FULL),  # out and in again: the first return counts
+    commit(8_000, 0, [1, 2], FULL),  # leaves and rejoins: the first return counts
     commit(8_500, 0, FULL, [1, 2]),
     commit(9_000, 1, FULL, [1, 2]),
-    commit(20_000, 0, [1, 2], FULL, detail=CONTROLLER),  # down again, back at 21,000
+    commit(20_000, 0, [1, 2], FULL, detail=CONTROLLER),  # down from 20,000 to 21,000
     commit(20_000, 1, [1, 2], FULL, detail=CONTROLLER),
     commit(22_000, 1, FULL, [1, 2]),
-    commit(23_000, 4, FULL, [1, 2]),  # had never been in: a new replica
+    commit(23_000, 4, FULL, [1, 2]),  # a new replica, never in the ISR before
 ]
 
 

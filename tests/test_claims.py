@@ -1,4 +1,4 @@
-"""The claims: what their files say is what comes out, and a file that is wrong says where."""
+"""The claims: their files store what is computed, and errors name the place in a file."""
 
 import re
 
@@ -44,7 +44,7 @@ def test_a_claim_is_computed_but_for_what_no_run_can_decide(claim):
 
 
 def changed(path, folder, old, new):
-    """A copy of a claim's file with one change."""
+    """The path of a changed copy of a claim's file."""
     text = path.read_text()
     assert old in text
     copy = folder / path.name
@@ -126,7 +126,7 @@ def test_kind_of_several_statements():
     assert kinds == [RIGHT, SOME, PARTLY, NOTE]
 
 
-# What is shown
+# The page
 
 
 def test_the_page_has_every_claim_of_the_articles_with_its_run_inside():

@@ -1,6 +1,6 @@
-"""Whole clusters: who is believed to be alive, who may read what, and what a long run keeps.
+"""Whole clusters: which brokers count as alive, what each reader may read, what a long run keeps.
 
-What becomes of the records of a scene in each generation stands above it, in cases/scenes.txt.
+cases/scenes.txt gives for each scene the fate of its records in each generation.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def test_a_paused_leader_takes_none(version: str) -> None:
 
 @every_version
 def test_without_a_leader_a_paused_fetcher_does_not_keep_clients_waiting(version: str) -> None:
-    """The client and a missing leader share the number -1."""
+    """Both the client and a missing leader have the number -1."""
     text = "partition replicas=1,2 unclean.leader.election.enable=false\npause 2 fetcher\n"
     text += "produce 1 m1 acks=1\nadvance 60s\nkill 1\nadvance 60s\nproduce 2 m2 acks=1"
     run = scenario.play(text, version=version)
@@ -69,7 +69,7 @@ def test_without_a_leader_a_paused_fetcher_does_not_keep_clients_waiting(version
 
 
 def test_a_long_run_ends_in_its_last_state() -> None:
-    """Pictures once stopped after 5,000 frames and events, while the text went on."""
+    """Pictures once stopped after 5,000 frames and events, while the text continued."""
     text = "partition replicas=1,2\nproduce 1 every=100ms for=130s acks=1\nadvance 1s\nstatus"
     run = scenario.play(text)
     assert "leo=1300 hw=1300" in run.printed
@@ -78,7 +78,7 @@ def test_a_long_run_ends_in_its_last_state() -> None:
     assert all(frame.brokers for frame in run.frames)
 
 
-# Who may read what
+# What each reader may read
 
 
 @every_version
@@ -113,7 +113,7 @@ consume 1
 
 @every_version
 def test_under_min_isr_nothing_new_is_readable_since_3_7(version: str) -> None:
-    """A record of acks=1 counts as committed before (KAFKA-15583)."""
+    """Before 3.7 a record with acks=1 is committed there (KAFKA-15583)."""
     run = scenario.play(FROZEN, version=version)
     assert run.cluster.brokers[1].role.isr == (1,)
     end = 0 if version in ("3.7", "4.1", "4.3") else 2
@@ -136,7 +136,7 @@ produce 1 m2 acks=1
     [("0.8.2", 10, 20), ("0.9.0", 10, 20), ("0.10.2", 10, 15), ("2.5", 30, 45), ("3.7", 30, 45)],
 )
 def test_a_stalled_follower_leaves_between(version, least_s, most_s, start_ms):
-    """1 to 2 lag times, since 0.10.2 1 to 1.5; its clock may be half a second old at first."""
+    """It takes 1 to 2 lag limits, since 0.10.2 1 to 1.5; its clock may be 0.5 s old at first."""
     run = scenario.play(STALLED.format(start=start_ms), version=version)
     cluster, began_ms = run.cluster, run.cluster.now_ms
     while cluster.brokers[1].role.isr != (1,):
@@ -154,7 +154,7 @@ stabilize
 
 @every_version
 def test_when_an_idle_follower_learns_the_high_watermark(version: str) -> None:
-    """When its parked fetch expires; in 2.4 and 2.5 immediately."""
+    """It learns it when its parked fetch expires; in 2.4 and 2.5 immediately."""
     run = scenario.play(IDLE_PUSH, version=version)
     cluster = run.cluster
     hw = [cluster.brokers[b].log.high_watermark for b in (1, 2)]
@@ -175,7 +175,7 @@ advance 100s
 
 @every_version
 def test_a_leader_without_controller_keeps_its_isr(version: str) -> None:
-    """ZooKeeper refuses its writes, one after the other; a request to KRaft stays on its way."""
+    """ZooKeeper refuses each of its writes; a request to the controller stays in flight."""
     cluster = scenario.play(STUCK_LOOP, version=version).cluster
     assert set(cluster.brokers[1].role.isr) == {1, 2, 3}
     assert cluster.brokers[1].log.high_watermark == 0

@@ -1,4 +1,4 @@
-"""The space that is searched does what the clocked world does: walks in both, compared."""
+"""The search space does what the clocked world does: random walks compare both."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SLOW = {
 
 
 def view(world: Any, system: EngineSystem) -> list[Any]:
-    """The state that both must have in common."""
+    """The parts of the state that must be equal in both."""
 
     def is_fresh(ms: int) -> bool:
         return ms > 1 and world.now_ms - ms <= LAG_MS
@@ -73,7 +73,7 @@ def of_space(system: EngineSystem, state: Any) -> Any:
 
 
 def purge(world: Cluster) -> None:
-    """Connections that broke are noticed, and nothing waits for what cannot be reached."""
+    """Deliver notices of broken connections, and drop messages that cannot arrive."""
     while True:
         gone = [
             e
@@ -101,7 +101,7 @@ def timer(world: Cluster, broker: int, kind: type, **fields: int) -> Any:
 
 
 def deliver(world: Cluster, wanted: Any, source: int, target: int, was_lost: bool) -> None:
-    """Metadata that says what is known already is no message of the space."""
+    """Deliver or lose a message; the space has no metadata without news, so that comes first."""
     while True:
         envelope = world.on_link(source, target)[0]
         message, is_news = envelope.message, isinstance(envelope.message, m.UpdateMetadata)
@@ -164,7 +164,7 @@ def act(system: EngineSystem, world: Cluster, state: Any, action: Any) -> None:
         world.deliver(timer(world, broker, m.RetryRequest, request=live.role.request))
     elif name == "ask again":
         world.deliver(timer(world, broker, m.RetryAlterPartition))
-    elif name == "late":  # one clock is made old: real time would make others old as well
+    elif name == "late":  # only one clock ages; real time would age others
         old = {"last_caught_up_time_ms": 1}
         old |= {"last_fetch_time_ms": 1} if who[2] == "gone" else {}
         remotes = tuple(replace(r, **old) if r.id == who[1] else r for r in live.role.remotes)
@@ -176,7 +176,7 @@ def act(system: EngineSystem, world: Cluster, state: Any, action: Any) -> None:
 
 
 def walk(version: str, replicas: int, seed: int, length: int, extra: tuple[int, ...] = ()) -> int:
-    """How many steps were alike, all of them."""
+    """Walk in both, and compare each step; returns the number of steps."""
     chance = random.Random(seed)
     settings = {
         "unclean_leader_election_enable": seed % 4 == 3,
@@ -209,7 +209,7 @@ def walk(version: str, replicas: int, seed: int, length: int, extra: tuple[int, 
 
 
 def test_no_two_replicas_are_alike() -> None:
-    """Of two replicas in the ISR always the same is elected: they cannot count as one."""
+    """Of two replicas in the ISR always the same one is elected, so they are not symmetric."""
     make = partial(EngineSystem, Cluster("3.7", (1, 2, 3)), {"crashes": 1})
     tables = Tables(make())
     state = tuple(tables.system.first)

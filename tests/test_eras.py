@@ -1,6 +1,6 @@
-"""Real clusters of eight generations: lines read, the same ISR history and high watermarks.
+"""Real clusters of eight generations: lines are read, ISRs and high watermarks are the engine's.
 
-The recordings are of `tools/record/eras.py`; what is done with them is in `tools/eras`.
+The recordings come from `tools/record/eras.py`; `tools/eras` replays them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from isrlab.logs.reader.formats import NO_NEWS
 
 ALL, TRACED = kept.names(), kept.names("-trace")
 PARTITIONS = range(len(faults.REPLICAS))
-# Words of a line about replication, looked for by themselves
+# Words that mark a line as one about replication
 WORDS = re.compile(
     r"\bISRs?\b|[Tt]runcat(?:ing|ed) |[Hh]alting|Exiting because|[Ll]eader [Ee]poch|LeaderAndIsr"
     r"|become-(?:leader|follower)|[Nn]ew leader|[Hh]igh watermark (?:updated|for)|\(LEO\)"
 )
-# The same words of other things: the quorum, the offsets topic, a stack; and a truncation that the
-# log answers with "has no effect", which makes two lines that cancel each other
+# The same words in other lines: of the quorum, the offsets topic, stack traces; and a truncation
+# that the log reports as having no effect
 ELSEWHERE = re.compile(
     r"raft\.|RaftManager|ZookeeperLeaderElector|GroupCoordinator|^\s|\[ControlledShutdownLeader"
     r"|Truncating partition .* local high watermark"
@@ -34,16 +34,16 @@ KNOWN = {
 }
 CAUSES = {
     "taken back": "A broker shuts down. Its last fetch reaches the leader after the ISR without it "
-    "and before StopReplica reaches the broker: the leader takes it back, and it leaves again.",
+    "and before StopReplica reaches the broker: the leader adds it again, and it leaves again.",
     "slow start": "A follower's first fetches came later than the lag limit: a busy machine.",
     "moment of the check": "A follower joins at the high watermark, short of the log end and with "
-    "an old lag clock; the leader checks just then, and takes it out until its next fetch.",
-    "late controller": "The controller handled the end of a session when the broker was back "
-    "already: it takes it out, and the leader takes it back.",
-    "session ends": "A broker wakes from a pause shorter than its session. ZooKeeper last heard "
+    "an old lag clock; the leader checks just then, and evicts it until its next fetch.",
+    "late controller": "The controller handled the end of a session after the broker was back: it "
+    "removes the broker, and the leader adds it again.",
+    "session ends": "A broker resumes after a pause shorter than its session. ZooKeeper last heard "
     "of it up to a third of the session before, and its client takes a second to connect again.",
 }
-NEWS_MS = (0, 50, 200)  # so much later may a leader know what the controller has decided
+NEWS_MS = (0, 50, 200)  # how late a leader may learn of the controller's decision
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -97,7 +97,7 @@ def test_every_known_difference_is_there() -> None:
 
 
 def disagreements(name: str, version: str | None = None) -> set[int]:
-    """Leaderships in which the engine differs, whenever its broker heard of the controller."""
+    """Leaderships in which the engine differs for every delay in `NEWS_MS`."""
     rows, recording = kept.logs(name)[0], kept.read(name)
     left: set[int] | None = None
     for news_ms in NEWS_MS:
@@ -116,6 +116,6 @@ def test_a_traced_leader_has_the_engines_high_watermarks(name) -> None:
 
 
 def test_the_rules_of_another_release_are_noticed() -> None:
-    """In 2.7 a shrink moves no high watermark; up to 2.6 a follower holds it back by its clock."""
+    """In 2.7 the request to shrink does not move the high watermark."""
     assert disagreements("2.4.1-trace", "2.7")
     assert KafkaVersion.of("2.7") != KafkaVersion.of("2.4")

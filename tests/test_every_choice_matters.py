@@ -1,9 +1,8 @@
-"""Each field of `KafkaVersion` matters: a schedule in which switching only that field shows.
+"""Each field of `KafkaVersion` matters: in some schedule switching only this field shows.
 
 A row is a field, a version, another value of that field, and a schedule: a scenario of the library
-or of cases/scenes.txt by its name, or a script. What is compared is what the script prints, and
-what is stored about the partition step by step. Every form that a rule has had must be on one side
-of some row.
+or of cases/scenes.txt by its name, or a script. Compared are the output and the partition's stored
+states after each step. Every form that a rule has had must be on one side of some row.
 """
 
 from __future__ import annotations
@@ -83,11 +82,11 @@ DEFAULTS = (
     ("producer_acks", "2.8", -1, "partition replicas=1,2\nproduce 1\nadvance 1s"),
 )
 ROWS = RULES + DEFAULTS
-ELSEWHERE = {"logs_expanding_isr"}  # no rule of the engine: see below
+ELSEWHERE = {"logs_expanding_isr"}  # not a rule of the engine: see below
 
 
 def seen(script: str, version: KafkaVersion) -> tuple:
-    """What a reader sees of a run: what it prints, and what is stored after each step."""
+    """The visible results of a run: its output, and the stored state after each step."""
     library = {p.stem for p in scenario.LIBRARY.glob("*.txt")}
     text = scenario.read(script) if script in library else SCENES.get(script, script)
     run = scenario.play(text, version=version)
@@ -116,7 +115,7 @@ def _all_values(field: str) -> set:
 
 
 def test_every_form_is_that_of_some_release() -> None:
-    """Except for proposed rules."""
+    """Proposed rules are left out."""
     for field in NAMES:
         used = {getattr(version, field) for version in GENERATIONS}
         if field in PROPOSED:
@@ -125,12 +124,12 @@ def test_every_form_is_that_of_some_release() -> None:
             assert used == _all_values(field) and len(used) > 1, field
 
 
-# Differs in Kafka's text only: an epoch that has its entry is given none again
+# Only Kafka's text differs: an epoch that has an entry never gets another one
 SAME_EFFECT = {("epoch_entry", c.EpochEntry.ON_EPOCH_BUMP)}
 
 
 def test_a_replica_at_the_leaders_end_never_holds_the_high_watermark_back() -> None:
-    """So 3.3 changed the text of this rule, but nothing that it does."""
+    """So 3.3 changed the text of this rule, but not its effect."""
     older = c.HighWatermarkSet.MAXIMAL_ISR_OR_FRESH_CLOCK
     newer = c.HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP
     for in_maximal, end, caught_up_ms in product((False, True), (3, 7), (0, 90)):
@@ -142,7 +141,7 @@ def test_a_replica_at_the_leaders_end_never_holds_the_high_watermark_back() -> N
         assert len(minima) == 1
 
 
-def test_an_epoch_that_has_its_entry_is_given_none_again() -> None:
+def test_an_epoch_that_has_an_entry_never_gets_another_one() -> None:
     version = KafkaVersion.of("3.2")
     cache = LeaderEpochCache(((0, 0), (4, 10)))
     assert cache.assign(4, 25, version) is cache
@@ -150,9 +149,9 @@ def test_an_epoch_that_has_its_entry_is_given_none_again() -> None:
 
 @pytest.mark.parametrize("version", GENERATIONS, ids=str)
 def test_expanding_isr_lines(version) -> None:
-    """No rule of the engine: what the reader and the writer of broker logs know of a release.
+    """Not a rule of the engine, but one of the reader and the writer of broker logs.
 
-    2.7 has the line for ISR changes written to ZooKeeper only, and its leaders ask the controller.
+    2.7 has the line only for ISR changes in ZooKeeper, and its leaders ask the controller.
     """
     release = version.name if version.name.count(".") < 3 else version.name.rsplit(".", 1)[0]
     is_printed = bool(log_writer.forms("isr_expand", release))

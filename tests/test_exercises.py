@@ -1,4 +1,4 @@
-"""Exercises are marked by what really happens: solutions pass, other attempts do not."""
+"""Exercises are marked by running the answer: solutions pass, other attempts fail."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_challenge_is_scored_against_the_shortest_known_answer():
 
 
 def test_no_answer_of_two_commands_loses_m2():
-    """Every pair of commands that the challenge allows is tried: three are the fewest."""
+    """Tries every pair of commands that the challenge allows, so three commands are the minimum."""
     brokers, nodes = (1, 2, 3), (1, 2, 3, "controller")
     lines = ["elect", "stabilize", *(f"advance {time}" for time in ("100ms", "1s", "10s", "1m"))]
     lines += [f"{word} {broker}" for word in ("kill", "start", "fetch") for broker in brokers]

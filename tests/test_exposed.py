@@ -17,12 +17,12 @@ from isrlab.logs.incidents.exposed import Exposure, exposures
 from isrlab.logs.reader.read import read_local
 from isrlab.world.reassigned import FOLDER, ClusterRun, sessions
 
-LOGS = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())  # such as 4.4.0-elr1-C
+LOGS = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())  # for example 4.4.0-elr1-C
 SESSIONS = {f"{s.release}-elr{s.elr}-{s.tries[0].variant[0]}": s for s in sessions()}
 
 
 def exposed(session: ClusterRun, events: pa.Table, moment: str) -> dict[str, list[Exposure]]:
-    """By topic, a second after each was looked at: brokers are killed later."""
+    """Exposures by topic, 1 s after its state was read at `moment`; brokers are killed later."""
     began_s = datetime.fromisoformat(session.began).timestamp()
     ends = defaultdict(set)
     for each in session.tries:

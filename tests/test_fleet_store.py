@@ -1,4 +1,4 @@
-"""Fleets kept as files: they come back, go on after an interruption, and are never mixed up."""
+"""Fleets stored as files: they are read back, continued after an interruption, and never mixed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def expected(spark, configs):
 
 @pytest.fixture(scope="module")
 def kept(spark, tmp_path_factory):
-    """A folder with two finished runs; not to be changed."""
+    """A folder with two finished runs, which tests must not change."""
     folder = tmp_path_factory.mktemp("kept") / "runs"
     fleet.stored(spark, BOTH, folder)
     return folder
@@ -58,7 +58,7 @@ def test_other_tools_read_the_folder(kept):
 
 
 def test_a_finished_folder_is_only_read(spark, kept, monkeypatch):
-    monkeypatch.setattr(store, "spread", None)  # nothing may be simulated
+    monkeypatch.setattr(store, "spread", None)  # fails if anything is simulated
     assert rows_of(fleet.stored(spark, BOTH, kept)) == rows_of(fleet.read(spark, kept))
 
 
@@ -165,7 +165,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(spark, tmp_path):
         terminal.process.send_signal(signal.SIGINT)
         assert terminal.end() != 0
     assert "KeyboardInterrupt" in terminal.seen
-    assert "of 40 cells" not in terminal.seen.rsplit("\r", 1)[1]  # the line was taken away
+    assert "of 40 cells" not in terminal.seen.rsplit("\r", 1)[1]  # the progress line was erased
     done = {path: path.stat().st_mtime_ns for path in tmp_path.glob("run=*/[!.]*.parquet")}
     assert 0 < len(done) < total
     events = fleet.stored(spark, SLOW, tmp_path)

@@ -1,7 +1,7 @@
 """Simulated incidents of all kinds, written as logs and read again: is each named correctly?
 
 `python tests/test_incidents_judged.py 210` prints the figures of each kind, also for logs that were
-made worse: one is missing, a clock is apart, lines are dropped.
+damaged: one is missing, a clock is skewed, lines are dropped.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import pytest
 from isrlab.logs.incidents.find import UNKNOWN
 from isrlab.logs.incidents.look import look
 
-# One thing, seen more or less closely.
+# Names of the same fault, when logs show more or less of it.
 SAME = {"follower_slow": "follower_stalled", "frozen": "follower_stalled"}
 RIGHT, WRONG, NOT_KNOWN = "right", "wrong", "not known"
 
 
 def judged(scene: incident_world.Scene, seed: int, how: str = "") -> tuple[list[str], str]:
-    """What the logs of an incident are taken for, and whether that is right."""
+    """The names that the logs of an incident get, and whether they are right."""
     with TemporaryDirectory() as folder:
         incident_world.write_logs(scene, Path(folder), seed)
         incident_world.spoil(Path(folder), how, seed)
@@ -43,8 +43,8 @@ def judged(scene: incident_world.Scene, seed: int, how: str = "") -> tuple[list[
 
 
 def figures(count: int, how: str) -> list[dict[str, object]]:
-    """Of each kind: how many there were, named rightly, wrongly, not known; and how often it was
-    named where it was not."""
+    """For each kind: how many there were, named correctly, wrongly or not at all; and how often
+    other incidents got its name."""
     outcomes: dict[str, Counter[str]] = defaultdict(Counter)
     taken = Counter[str]()
     for seed in range(count):
@@ -67,15 +67,15 @@ def test_a_simulated_incident_is_named_rightly(seed):
 
 
 @pytest.mark.parametrize("seed", [11, 54, 73, 126, 195, 204])
-def test_what_an_alone_clock_tells_is_not_an_incident_of_its_own(seed):
-    """Each had been two, by a clock that is 30 or 90 s apart and that nothing is compared with."""
+def test_a_clock_that_cannot_be_compared_makes_no_incident_of_its_own(seed):
+    """Each was once read as two incidents: no line relates the clock that is 30 or 90 s off."""
     scene = incident_world.incident(seed)
     names, outcome = judged(scene, seed, "clock")
     assert outcome == RIGHT, f"seed {seed}: {scene.kind} of {scene.release} is taken for {names}"
 
 
 @pytest.mark.parametrize("seed", [2, 116])
-def test_without_its_log_a_broker_is_not_said_to_be_slow(seed):
+def test_without_its_log_a_broker_is_not_called_slow(seed):
     scene = incident_world.incident(seed)
     assert judged(scene, seed, "missing") == ([], NOT_KNOWN)
 

@@ -1,4 +1,4 @@
-"""The command `logs`: verdict and exit status, filters, forms, and what nobody should trust."""
+"""The command `logs`: verdict and exit status, filters, forms, and logs not to be trusted."""
 
 from __future__ import annotations
 
@@ -236,8 +236,8 @@ def test_a_stray_line_of_another_year_does_not_stretch_the_logs(tmp_path, place,
     findings, whole = look(tmp_path / "server.log"), look(tmp_path / "whole")
     assert findings.record.end_ms - findings.record.start_ms < 60_000
     assert len(findings.incidents) == len(whole.incidents)
-    is_told = {*findings.doubts} - {*whole.doubts}  # of the time, or of a line no broker prints
-    assert is_told or (year, place) == ("1999", "no event")
+    is_reported = {*findings.doubts} - {*whole.doubts}  # its time, or that no broker prints it
+    assert is_reported or (year, place) == ("1999", "no event")
 
 
 @pytest.mark.parametrize("how", ["-", "<(zcat {})"])
@@ -254,7 +254,7 @@ def test_what_comes_through_a_pipe_is_read_and_quoted(how):
 
 
 def merged(folder: Path) -> str:
-    """All lines of some logs in one file, in order of time, as a collector stores them."""
+    """The lines of all logs in a folder, in order of time, as a collector stores them."""
     records: list[tuple[str, str]] = []
     for path in sorted(folder.rglob("*.log*")):
         for line in gzip.decompress(path.read_bytes()).decode().splitlines(keepends=True):
@@ -266,8 +266,8 @@ def merged(folder: Path) -> str:
 
 
 def test_brokers_that_restart_one_by_one_in_a_merged_file_do_not_all_stop_at_its_end(tmp_path):
-    """The last of three is being stopped; the two others run again, though a new controller repeats
-    that they were fenced once."""
+    """The last of three is stopping. The two others run again, although a new controller logs once
+    more that they are fenced."""
     (tmp_path / "kafka.log").write_text(merged(RECORDED / "d-392-rolling-restart" / "logs"))
     asked = json.loads(run(tmp_path, "--json", "--until", "2026-11-21T12:25:05").output)
     assert asked["status"] == 1
@@ -367,7 +367,7 @@ def test_help_has_examples():
 
 
 def test_a_line_that_no_kafka_prints_is_never_calm(tmp_path):
-    """One digit of one line of a recording, which is calm as it was recorded."""
+    """One digit is changed in one line of a recording whose answer is CALM."""
     copytree(PAUSED, tmp_path, dirs_exist_ok=True)
     path = tmp_path / "broker-1" / "server.log.gz"
     text = gzip.decompress(path.read_bytes()).decode()
@@ -382,7 +382,7 @@ def test_a_line_that_no_kafka_prints_is_never_calm(tmp_path):
     assert result.output.startswith("NOT KNOWN")
     assert f"{place}: no broker is twice in an ISR" in " ".join(result.output.split())
     assert f"  {place}  no broker is twice in an ISR" in result.output.splitlines()
-    told = json.loads(run(tmp_path, "--json").output)
-    assert (told["status"], told["faults_by_rule"]) == (2, {"twice": 1})
-    (fault,) = told["faults"]
+    answer = json.loads(run(tmp_path, "--json").output)
+    assert (answer["status"], answer["faults_by_rule"]) == (2, {"twice": 1})
+    (fault,) = answer["faults"]
     assert (fault["file"], fault["line"]) == ("broker-1/server.log.gz", number)

@@ -1,4 +1,4 @@
-"""Kafka's metadata log: five real ones against their truth, and whatever can be wrong with one."""
+"""Kafka's metadata log: five real ones compared with their truth, and damaged ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def segment(incident: str = PAUSED) -> bytes:
 
 
 def read(folder: Path) -> dict[str, list[dict]]:
-    """Rows of a folder by their kind; each event once."""
+    """The rows of a folder by kind, without repeated events."""
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     sources = [recognise(str(folder / name), name) for name in names]
     kinds: dict[str, list[dict]] = {"event": [], "unread": [], "file": []}
@@ -61,8 +61,8 @@ def history(events: list[dict]) -> dict[str, list[dict]]:
     return changes
 
 
-def as_told(change: dict) -> dict:
-    """A change of a truth.json, which names the sets only where they are not empty at first."""
+def as_event(change: dict) -> dict:
+    """A change of truth.json as events have it; truth.json omits sets that are empty at first."""
     names = {"eligibleLeaderReplicas": "elr", "addingReplicas": "adding"}
     sets = {own: change.get(name, []) for name, own in names.items()}
     others = (*names, "lastKnownElr", "removingReplicas")
@@ -72,17 +72,18 @@ def as_told(change: dict) -> dict:
 @pytest.mark.parametrize("incident", sorted(TRUTH))
 def test_the_history_of_every_partition_is_the_true_one(incident):
     logs = read(INCIDENTS / incident / "metadata")
-    truth = {key: [*map(as_told, changes)] for key, changes in TRUTH[incident].items()}
+    truth = {key: [*map(as_event, changes)] for key, changes in TRUTH[incident].items()}
     assert history(logs["event"]) == truth
     assert logs["unread"] == []
     for event in logs["event"]:
         assert set(event["detail"]) <= set(schema.DETAIL[event["kind"]])
 
 
-def test_who_wanted_a_change():
-    told = [e for e in read(INCIDENTS / PAUSED / "metadata")["event"] if e["kind"] == "isr_commit"]
-    wanted = Counter((e["detail"].get("asked_by"), e["detail"].get("cause")) for e in told)
-    # 16 shrinks and 16 growths; in the end all three brokers were stopped
+def test_which_machine_wanted_a_change():
+    rows = read(INCIDENTS / PAUSED / "metadata")["event"]
+    commits = [e for e in rows if e["kind"] == "isr_commit"]
+    wanted = Counter((e["detail"].get("asked_by"), e["detail"].get("cause")) for e in commits)
+    # 16 shrinks and 16 expansions; at the end all three brokers were stopped
     assert wanted["leader", None] == 32
     assert wanted[None, "shut down"] == 32
     config = [e["detail"] for e in read(INCIDENTS / "i-392-throttle-left-behind")["event"]]
@@ -136,7 +137,7 @@ def place(event: dict) -> tuple:
 
 
 def check_damaged(data: bytes, whole: list[dict], records: int) -> None:
-    """No event is reported that did not happen, and missing ones are counted."""
+    """Fail if an event is reported that did not happen, or events are missing without a notice."""
     true = defaultdict(list)
     for event in whole:
         true[place(event)].append(event)
@@ -193,7 +194,7 @@ def signed(value: int) -> bytes:
 
 
 def batch(base: int, values: list[bytes], ms: int = 1_000, attributes: int = 0) -> bytes:
-    """A record batch; a value of a control batch is its type."""
+    """A record batch; in a control batch the values are its types."""
     records = b""
     for number, value in enumerate(values):
         key = struct.pack(">hh", 0, value[0]) if attributes & 0x20 else b""

@@ -1,4 +1,4 @@
-"""Replicas are placed as Kafka does, and each probability is what counting all failures gives."""
+"""Replicas are placed as in Kafka, and probabilities agree with counting all failures."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_placing_names_what_does_not_fit():
 
 
 def counted(partitions, units, fate, failures):
-    """By brute force: how often some partition comes to its fate, and how many on average."""
+    """By brute force: how likely some partition meets the fate, and how many do on average."""
     bad = []
     for failed in combinations(sorted({*units.values()}), failures):
         left = [[b for b in p.isr if units[b] not in failed] for p in partitions]
@@ -141,7 +141,7 @@ def counted(partitions, units, fate, failures):
 
 
 def wounded(seed):
-    """Partitions of 9 brokers with some of the ISR missing, some of it eligible, and two RFs."""
+    """Partitions on 9 brokers, with partial ISRs, some eligible replicas, and RF 2 or 3."""
     draw = np.random.default_rng(seed)
     racks = {broker: "abc"[broker % 3] for broker in range(9)}
     found = []
@@ -235,7 +235,7 @@ def test_the_notebook_says_what_its_cluster_does():
 
 
 def test_kraft_is_safer_only_while_a_topic_has_no_more_partitions_than_there_are_brokers():
-    """In every draw of ten, by brokers and topic sizes; after that it shuffles."""
+    """In each of ten draws; larger topics are shuffled under KRaft."""
     for brokers, sizes in ((12, [6, 12, 24]), (9, [9, 27])):
         chances = notebook.chances_by_size(brokers, 50, sizes, 3, draws=10)
         safer = [size <= brokers for size in sizes]

@@ -1,4 +1,4 @@
-"""The lines of broker logs: every form, every release, lines that no broker can have printed."""
+"""Lines of broker logs: every form, every release, and lines that no broker can have printed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCENARIOS = Path(__file__).parents[1] / "data" / "scenarios"
 LINES = Path(__file__).parent / "cases" / "log_lines.txt"
 HEAD = "[2024-07-01 10:00:00,001] INFO "
 PARTITION = " (kafka.cluster.Partition)"
-# Every release that is the first or the last to print a form, and the newest.
+# Every release that is the first or last to print a form, and the newest release.
 RELEASES = sorted({r for form in FORMATS for r in (form.since, form.until) if r} | {"4.3"})
 
 
@@ -67,7 +67,7 @@ def test_a_wrong_entry_of_the_table_says_what_and_where(text, problem):
 
 
 def test_the_table_is_read_from_a_package_that_is_shipped_as_a_zip():
-    """As Spark's workers have it; `files` are not paths there."""
+    """Spark's workers get such a zip, in which files have no paths."""
     code = "import isrlab; from isrlab.logs.reader.formats import FORMATS, IMPOSSIBLE, NO_NEWS; "
     code += "print(isrlab.__file__, len(FORMATS), len(IMPOSSIBLE), NO_NEWS.groups)"
     shipped = os.environ | {"PYTHONPATH": package_archive()}
@@ -134,7 +134,7 @@ PIECES += [form.example for form in FORMATS]
 
 
 def test_no_line_takes_the_reader_longer_than_its_length():
-    """64 KiB of any words of the tables, again and again; "Expanding ISR " took 6 seconds."""
+    """64 KiB of any repeated words of the tables; "Expanding ISR " once took 6 s."""
     for piece in set(PIECES):
         started = time.process_time()
         read_line(f"{HEAD}{(piece * MAX_LINE_BYTES)[:MAX_LINE_BYTES]}{PARTITION}")
@@ -148,7 +148,7 @@ offsets = st.integers(0, 2**62)
 
 @st.composite
 def events(draw):
-    """Events with everything that any release prints of them."""
+    """Events with all details that any release prints."""
     large = draw(replicas)
     small = large[: draw(st.integers(1, len(large) - 1))]
     gone, kind = large[len(small) :], draw(st.sampled_from(KINDS))
@@ -217,7 +217,7 @@ def test_formats_have_no_two_of_one_template_for_one_release():
 
 
 def test_the_grammar_of_lines_needs_no_arrays():
-    """A page that runs in a browser reads lines with it."""
+    """Pages in a browser read lines with it."""
     script = """
 import sys
 sys.modules |= {"numpy": None, "pyarrow": None, "pandas": None}

@@ -1,4 +1,4 @@
-"""What is found out about a file: its zone, encoding, brokers, whether it is understood."""
+"""What the reader detects about a file: zone, encoding, brokers, whether it is understood."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_a_file_of_any_name_that_holds_kafkas_lines(tmp_path):
 
 
 def test_a_file_in_no_known_layout_is_not_calm(tmp_path):
-    """Neither a date nor a level: nothing can be said, and that is said."""
+    """Lines without a date and a level: the answer is NOT KNOWN."""
     (tmp_path / "server.log").write_text("".join(f"{n}: [Broker id=1] of ISR\n" for n in range(9)))
     logs = read_local(tmp_path)
     assert logs.files["status"].to_pylist() == [

@@ -1,4 +1,4 @@
-"""Every safety property has teeth: something real, or a corrupted state, that it catches."""
+"""Every safety property catches something: a real loss, or a corrupted state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_every_property_is_covered() -> None:
 
 @pytest.mark.parametrize("version", ALL)
 def test_acknowledged_is_not_committed(version: str) -> None:
-    """acks=1 loses an acknowledged record that never was committed: two things, not one."""
+    """With acks=1 a record is lost that was acknowledged, but never committed."""
     run = scenes.play("acks_1_loss", version)
     assert run.outcome.lost == ()
     assert run.outcome.lost_acknowledged == ("m1",)
@@ -55,7 +55,7 @@ def test_a_record_that_replaced_a_lost_one_counts_too() -> None:
     assert run.outcome.word == "lost"
 
 
-# The first three by hand: no version and no fault breaks them
+# The first three by hand, because no version and no fault breaks them
 
 
 def view(broker: object, before: object = None, **stored: object) -> safety.View:
@@ -81,7 +81,7 @@ def test_high_watermark_goes_back() -> None:
     found = safety.high_watermark_never_back(view(lower, before=bench.broker))
     assert found == "leader 1 moved its hw back from 2 to 1"
     assert safety.high_watermark_never_back(view(bench.broker, before=lower)) is None
-    bench.order(6, 2, (1, 2))  # in another epoch it may
+    bench.order(6, 2, (1, 2))  # in a new epoch it may go back
     assert safety.high_watermark_never_back(view(lower, before=bench.broker)) is None
 
 
@@ -94,7 +94,7 @@ def test_leader_outside_its_isr() -> None:
 
 
 def test_disagreement_ends_where_the_leader_believes_the_follower_is() -> None:
-    """What a follower has beyond its last fetch is not counted on, so it may differ."""
+    """Records beyond a follower's last fetch are not compared, so they may differ."""
     cluster = Cluster("3.7", (1, 2))
     cluster.produce(1, ("a", "b"), acks=1)
     cluster.stabilize()

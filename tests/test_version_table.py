@@ -1,4 +1,4 @@
-"""The table of generations: what readers see is what the code does, and what Kafka's tags say.
+"""The table of generations agrees with the code, and with the sources of Kafka's releases.
 
 A fact is one boundary, from both sides: looked up in Kafka's source at the two tags of its row, or
 (4.x, and when KRaft became the usual mode) in its documentation.
@@ -23,7 +23,7 @@ from isrlab.world import scenario
 DOCUMENT = Path(__file__).parent.parent / "data" / "versions.md"
 SET = c.HighWatermarkSet
 
-FACTS = (  # rule, last release with the first form, that form, first release with the next, it
+FACTS = (  # rule, last release with a form, this form, first release with the next form, that form
     ("lag_clock", "0.8.2.2", c.LagClock.LAST_FETCH, "0.9.0.0", c.LagClock.READ_TO_LOG_END),
     ("lag_clock", "0.10.1.1", c.LagClock.READ_TO_LOG_END, "0.10.2.0", c.LagClock(2)),
     ("clock_reset", "0.8.2.2", c.ClockReset.ALWAYS, "0.9.0.0", c.ClockReset.NEVER),
@@ -93,12 +93,12 @@ TYPED = (  # a release as one may type it, and its column
 
 
 def test_the_document_is_what_the_code_makes() -> None:
-    """Write it anew: python -m isrlab versions --markdown > data/versions.md"""
+    """To update it: python -m isrlab versions --markdown > data/versions.md"""
     assert DOCUMENT.read_text(encoding="utf-8") == version_table.markdown()
 
 
 def test_the_table_read_back_is_every_generation() -> None:
-    """The cells, with each `=` replaced by what stands to its left, are the fields of the code."""
+    """The cells, with each `=` replaced by the cell to its left, are the fields of the code."""
     lines = [x for x in DOCUMENT.read_text(encoding="utf-8").splitlines() if x.startswith("|")]
     head, _, *rows = [[cell.strip() for cell in x.strip("|").split("|")] for x in lines]
     assert head[1:] == [f"{v.column} {v.name}" for v in PRESETS.values()]
@@ -117,7 +117,7 @@ def test_boundary(rule, last, before, first, after) -> None:
 
 
 def test_every_change_of_a_rule_is_a_fact_above() -> None:
-    """No rule changes at a boundary that nobody has looked up."""
+    """No rule changes at a boundary that is not a fact."""
     known = {(rule, KafkaVersion.of(first)) for rule, *_, first, _ in FACTS}
     known.add(("logs_expanding_isr", KafkaVersion.of("2.7")))  # ZooKeeper path only: see 2.8
     for before, version in pairwise(GENERATIONS):
@@ -176,7 +176,7 @@ def release_4_5(monkeypatch) -> KafkaVersion:
 
 
 def test_a_new_release_is_one_row_one_form_one_branch_and_one_scenario(release_4_5) -> None:
-    """Names, matrix, words, ladder and scripts follow; nothing else knows the releases."""
+    """Names, matrix, wording, ladder and scripts follow; no other place lists the releases."""
     assert KafkaVersion.of("4.5.1") is release_4_5
     with pytest.raises(ValueError, match=r"unknown Kafka version '4\.6'; known: .*, 4\.5$"):
         KafkaVersion.of("4.6")

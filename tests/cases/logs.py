@@ -14,13 +14,13 @@ DAY_MS = 1_719_792_000_000  # 2024-07-01 00:00 UTC, the day of these logs
 
 
 def at(clock: str) -> int:
-    """Milliseconds since the epoch of "08:00:01,5" on the day of these logs."""
+    """The ms since the epoch of a time such as "08:00:01,5" on the day of these logs."""
     time = datetime.fromisoformat(f"2024-07-01 {clock.replace(',', '.')}").replace(tzinfo=UTC)
     return round(time.timestamp() * 1000)
 
 
 def write(folder, logs: dict[str, str]):
-    """A folder of logs: a line is "08:00:01,500 INFO message (logger)"; blank ones are left out."""
+    """Write logs to `folder`, from lines "08:00:01,500 INFO message (logger)" and blank ones."""
     for name, text in logs.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def prove(folder, logs: dict[str, str]) -> History:
 
 
 def story(history: History, topic: str = "t", partition: int = 0) -> list[tuple]:
-    """The known states of a partition: seconds of the day, ISR and its author, or why unknown."""
+    """A partition's states: seconds of the day, and (ISR, writer, broker) or why it is unknown."""
     rows = [
         row | {"detail": dict(row["detail"])}
         for row in history.events.to_pylist()
@@ -59,12 +59,12 @@ def story(history: History, topic: str = "t", partition: int = 0) -> list[tuple]
 
 def isrs(history: History, topic: str = "t", partition: int = 0) -> list[str]:
     """The ISRs of a partition in order, "?" where it is not known."""
-    told = [what for _, what in story(history, topic, partition)]
-    return ["?" if isinstance(what, str) else ",".join(map(str, what[0])) for what in told]
+    states = [what for _, what in story(history, topic, partition)]
+    return ["?" if isinstance(what, str) else ",".join(map(str, what[0])) for what in states]
 
 
 def under_replicated_ms(history: History, topic: str = "t", partition: int = 0) -> int:
-    """How long it is known to have lacked a replica."""
+    """How long, in ms, the partition is known to have lacked a replica."""
     spans = exact.isr_spans(history.events)[exact.Key("r", topic, partition)]
     return sum(s.end_ms - s.start_ms for s in spans if len(s.isr) < len(s.replicas))
 

@@ -1,11 +1,11 @@
-"""A case is text: what is set up, then a step a line, each with the numbers to be seen after it.
+"""A case is text: its set-up, then a line for each step with the values expected after it.
 
     # why it is interesting
     case ID COLUMNS leo=10 isr=(1,)
       fetch 2 8 -> hw=8
       wait 30000
 
-COLUMNS are letters of the preset matrix; what stands for no Python value is a word.
+COLUMNS are letters of the preset matrix; a value that is not Python is read as a word.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Step = tuple[tuple[object, ...], Seen]
 
 @dataclass(frozen=True)
 class Case:
-    """A step is ((action, arguments ...), seen)."""
+    """A case; its steps are ((action, arguments ...), expected)."""
 
     id: str
     columns: str
@@ -56,8 +56,8 @@ def _value(word: str) -> object:
 
 
 def in_every_column(*names: str) -> Callable:
-    """Each case of these files in each generation it applies to, named like "B6[0.10.2]"."""
-    import pytest  # which a reader who plays the cases need not have
+    """Parametrize a test with each case of these files in each of its generations."""
+    import pytest  # notebooks that play cases do not need it
 
     rows = [
         pytest.param(case, column, id=f"{case.id}[{PRESETS[column].name}]")
@@ -69,7 +69,7 @@ def in_every_column(*names: str) -> Callable:
 
 
 def play(bench: object, steps: Iterable[Step]) -> None:
-    """Do each action on the bench and compare what is seen with what the table says."""
+    """Do each action on the bench, and compare its facts with the expected ones."""
     for number, ((action, *arguments), seen) in enumerate(steps, start=1):
         getattr(bench, str(action))(*arguments)
         found = {name: bench.see(name) for name in seen}  # type: ignore[attr-defined]

@@ -140,30 +140,30 @@ def _solved(
     hints: dict[Unit, list[tuple[Unit, int]]] = defaultdict(list)
     for (first, second), times in shared.items():
         difference, count, is_apart = _cluster(times)
-        for one, other, ms in ((first, second, difference), (second, first, -difference)):
-            hints[one].append((other, ms))
+        for here, there, ms in ((first, second, difference), (second, first, -difference)):
+            hints[here].append((there, ms))
             if is_apart:
-                links[one].append((other, ms, count))
+                links[here].append((there, ms, count))
     ahead, pairs = dict.fromkeys(units, 0), dict.fromkeys(units, 0)
-    seen: set[Unit] = set()
+    reached: set[Unit] = set()
     for unit in units:
         group, queue = {unit: 0}, [(0, "", unit, 0)]
-        while queue and unit not in seen:  # the link with most statements comes first
-            _, _, one, ms = heappop(queue)
-            if one in group and one != unit:
+        while queue and unit not in reached:  # the link with most statements comes first
+            _, _, here, ms = heappop(queue)
+            if here in group and here != unit:
                 continue
-            group[one] = ms
-            for other, difference, count in links[one]:
-                pairs[one] = max(pairs[one], count)
-                if other not in group:
-                    heappush(queue, (-count, str(other), other, ms + difference))
-        if unit not in seen:
-            seen |= group.keys()
+            group[here] = ms
+            for there, difference, count in links[here]:
+                pairs[here] = max(pairs[here], count)
+                if there not in group:
+                    heappush(queue, (-count, str(there), there, ms + difference))
+        if unit not in reached:
+            reached |= group.keys()
             others = {
-                other: group[one] + ms
-                for one in group
-                for other, ms in hints[one]
-                if other not in group
+                there: group[here] + ms
+                for here in group
+                for there, ms in hints[here]
+                if there not in group
             }
             ahead |= _centred(group, others)
     return ahead, pairs
@@ -216,14 +216,14 @@ def _bounded(
     versions: dict[tuple, dict[int, tuple[int, Unit]]] = defaultdict(dict)
     for row, unit in zip(rows, units, strict=True):
         if row.kind in EARLY_VERSIONS and row.partition_epoch is not None:
-            told = versions[row.run, row.topic, row.partition]
+            by_version = versions[row.run, row.topic, row.partition]
             time = row.ts_ms, unit
-            if row.partition_epoch not in told or row.is_own:
-                told[row.partition_epoch] = time
-    for told in versions.values():
+            if row.partition_epoch not in by_version or row.is_own:
+                by_version[row.partition_epoch] = time
+    for by_version in versions.values():
         before = None
-        for version in sorted(told):
-            ts_ms, unit = told[version]
+        for version in sorted(by_version):
+            ts_ms, unit = by_version[version]
             if before is not None and before[1] != unit:
                 late_ms = (before[0] - ahead[before[1]]) - (ts_ms - ahead[unit])
                 if late_ms > NOISE_MS and pairs[unit] == 0:

@@ -39,7 +39,7 @@ from isrlab.events.statements import (
     table_of,
 )
 from isrlab.logs.history.clocks import Clock, align_clocks
-from isrlab.logs.history.replicas import Incarnation, Replicas
+from isrlab.logs.history.replicas import Incarnation, KnownReplicas
 from isrlab.logs.history.rules import Fault
 from isrlab.logs.history.scene import BLIP_MS, Scene, is_within
 from isrlab.logs.history.states import MISSING, NEWER, UNLIKE, PlacedState, StoredState, stored
@@ -186,8 +186,8 @@ def proven(
     """The rows `isr_commit`, `unknown` and `deleted` of one partition, in order of time."""
     proven_rows: list[Statement] = []
     for (life, after), following in zip(lives, [*lives[1:], None], strict=True):
-        found = stored(life, scene.printing)
-        states = [each for each in found if each.state is not None]
+        placed = stored(life, scene.printing)
+        states = [each for each in placed if each.state is not None]
         first = states[0] if states else None
         why, start_ms = f"no line {'before ' * bool(states)}tells its ISR", scene.start_ms
         if proven_rows:
@@ -202,8 +202,8 @@ def proven(
         end_ms = scene.end_ms
         if following is not None:
             end_ms = (following.after or following.rows[0]).ts_ms
-        found = sorted([*found, *_doubts(found, scene, end_ms)], key=lambda each: each.ts_ms)
-        proven_rows += _with_replicas(key, found, life, earlier)
+        placed = sorted([*placed, *_doubts(placed, scene, end_ms)], key=lambda each: each.ts_ms)
+        proven_rows += _with_replicas(key, placed, life, earlier)
     return proven_rows
 
 
@@ -213,9 +213,9 @@ def _is_created(state: StoredState | None) -> bool:
     return state.version == 0 or (state.version is None and state.leader_epoch == 0)
 
 
-def _doubts(found: Sequence[PlacedState], scene: Scene, end_ms: int) -> Iterator[PlacedState]:
+def _doubts(placed: Sequence[PlacedState], scene: Scene, end_ms: int) -> Iterator[PlacedState]:
     """Why the last known state, or a state before a gap, may have ended earlier than `end_ms`."""
-    for each, after in zip(found, [*found, None][1:], strict=True):
+    for each, after in zip(placed, [*placed, None][1:], strict=True):
         state, until_ms = each.state, after.ts_ms if after else end_ms + 1
         if state is None or state.isr is None:
             continue
@@ -248,40 +248,40 @@ def _is_set_back(state: StoredState, after: PlacedState | None, scene: Scene) ->
 
 
 def _with_replicas(
-    key: Key, found: Sequence[PlacedState], rows: Sequence[Statement], earlier: dict[int, int]
+    key: Key, placed: Sequence[PlacedState], rows: Sequence[Statement], earlier: dict[int, int]
 ) -> list[Statement]:
     """The rows, each state with the replicas at that time, repeated when the replicas change."""
-    told = Replicas(rows)
+    replicas = KnownReplicas(rows)
     made: list[Statement] = []
-    for each, after in zip(found, [*found, None][1:], strict=True):
+    for each, after in zip(placed, [*placed, None][1:], strict=True):
         state = each.state
         if state is None or state.isr is None:
             made.append(_row_of(key, each.ts_ms, "unknown", each.why))
             continue
-        told.seen |= {*state.isr, *(each.before or ())}
-        told.advance(each.ts_ms)
+        replicas.seen |= {*state.isr, *(each.before or ())}
+        replicas.advance(each.ts_ms)
         if state.replicas is not None:
-            told.assigned = set(state.replicas)
+            replicas.assigned = set(state.replicas)
         if state.request is not None and state.request.ts_ms > each.ts_ms:
             earlier[id(state.request)] = each.ts_ms  # the clocks differ by that much
-        made.append(_row(key, each.ts_ms, each.before, state, told))
-        while (ms := told.next_ms()) is not None and (after is None or ms < after.ts_ms):
-            was = told.now
-            told.advance(ms)
-            if told.now != was:
-                made.append(_row(key, ms, state.isr, state, told))
+        made.append(_row(key, each.ts_ms, each.before, state, replicas))
+        while (ms := replicas.next_ms()) is not None and (after is None or ms < after.ts_ms):
+            was = replicas.now
+            replicas.advance(ms)
+            if replicas.now != was:
+                made.append(_row(key, ms, state.isr, state, replicas))
     return made
 
 
 def _row(
-    key: Key, ts_ms: int, before: BrokerIds | None, state: StoredState, told: Replicas
+    key: Key, ts_ms: int, before: BrokerIds | None, state: StoredState, replicas: KnownReplicas
 ) -> Statement:
     """A stored state as a row of events."""
     row, isr = state.row, state.isr or ()
     is_leaders = state.is_leaders or (before is not None and set(before) < set(isr))
     detail = {name: text for name in ("file", "line", "elr") if (text := row.detail.get(name))}
-    detail["replicas"] = ",".join(map(str, sorted(told.now)))
-    detail["replicas_from"] = "assignment" if told.assigned or told.gone else "seen"
+    detail["replicas"] = ",".join(map(str, sorted(replicas.now)))
+    detail["replicas_from"] = "assignment" if replicas.assigned or replicas.gone else "seen"
     if state.leader is not None:
         detail["leader"] = str(state.leader)
     if not is_leaders:

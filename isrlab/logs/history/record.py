@@ -68,13 +68,13 @@ class Record:
     def replicas(self) -> dict[Key, frozenset[int]]:
         """The replicas of each partition, as lines name them: the last full list, or all named."""
         listed: dict[Key, frozenset[int]] = {}
-        seen: dict[Key, set[int]] = defaultdict(set)
+        members: dict[Key, set[int]] = defaultdict(set)
         for row in sorted(self.rows["isr_commit"] + self.rows["leader"], key=_ms):
             if row.topic is not None:
-                seen[row.key] |= {*(row.isr or ()), *(row.isr_before or ())}
+                members[row.key] |= {*(row.isr or ()), *(row.isr_before or ())}
                 if named := row.ids("replicas"):
                     listed[row.key] = frozenset(named)
-        return {key: listed.get(key, frozenset(brokers)) for key, brokers in seen.items()}
+        return {key: listed.get(key, frozenset(brokers)) for key, brokers in members.items()}
 
     @cached_property
     def hosts(self) -> frozenset[int]:
@@ -134,8 +134,8 @@ class Record:
 
         def is_resumed(row: Statement) -> bool:
             soon = (row.ts_ms, row.ts_ms + RESUMED_MS)
-            told = self.said("follower leader hosted", soon, row.broker)
-            return row.topic is not None and row.key in (each.key for each in told)
+            later = self.said("follower leader hosted", soon, row.broker)
+            return row.topic is not None and row.key in (each.key for each in later)
 
         def is_moved(row: Statement) -> bool:
             return any(
@@ -164,11 +164,11 @@ class Record:
     @cached_property
     def leaders(self) -> dict[Key, tuple[list[int], list[int]]]:
         """By partition: when a different leader is named, and which one (-1: none)."""
-        told: dict[Key, tuple[list[int], list[int]]] = {}
+        led: dict[Key, tuple[list[int], list[int]]] = {}
         for key, named in self._naming("leader", "offline", "isr_commit").items():
             first = [next(same) for _, same in groupby(named, itemgetter(1))]
-            told[key] = [ts_ms for ts_ms, _ in first], [leader for _, leader in first]
-        return told
+            led[key] = [ts_ms for ts_ms, _ in first], [leader for _, leader in first]
+        return led
 
     @cached_property
     def first_led_ms(self) -> int:
@@ -178,8 +178,8 @@ class Record:
     @cached_property
     def named(self) -> dict[Key, list[int]]:
         """By partition: when a line names a live leader, including lines of followers."""
-        told = self._naming("leader", "follower", "isr_commit")
-        return {key: [ms for ms, leader in named if leader >= 0] for key, named in told.items()}
+        of_key = self._naming("leader", "follower", "isr_commit")
+        return {key: [ms for ms, leader in named if leader >= 0] for key, named in of_key.items()}
 
     def leader_at(self, key: Key, ts_ms: int) -> int | None:
         """The leader of a partition; None if no line shows it."""
@@ -215,7 +215,7 @@ class Record:
         for row in sorted(rows, key=_ms):
             if row.topic is not None and row.partition_epoch is not None:
                 of[row.key].append(row)
-        found: list[Statement] = []
+        cancellations: list[Statement] = []
         for key in {row.key for row in rows if row.detail.get("adding")} & of.keys():
             last = max((n for n, row in enumerate(of[key]) if row.detail.get("adding")), default=-1)
             asked, added = of[key][last], set(of[key][last].ids("adding"))
@@ -224,8 +224,8 @@ class Record:
             lists = [set(ids) for row in later if (ids := row.ids("replicas"))]
             joined = any(added & {*(row.isr or ())} for row in of[key])
             if later and lists and not joined and not added & lists[-1]:
-                found += [asked, later[0]]
-        return found
+                cancellations += [asked, later[0]]
+        return cancellations
 
     @cached_property
     def starts(self) -> list[Statement]:
@@ -239,8 +239,8 @@ class Record:
             broker, ts_ms = row.broker, row.ts_ms
             born_ms = births.get(broker, self.start_ms)
             if ts_ms < born_ms + LATE_BIRTH_MS:
-                told = self.said("leader follower hosted isr_commit", (born_ms, ts_ms))
-                if all(each.broker != broker for each in told):
+                reports = self.said("leader follower hosted isr_commit", (born_ms, ts_ms))
+                if all(each.broker != broker for each in reports):
                     births[broker] = ts_ms
         return [
             row

@@ -17,7 +17,7 @@ ANEW_MS = 10_000  # a topic created this long after its last line is a new topic
 TOPIC_ID = re.compile(r"[\w-]{22}")
 
 
-class Replicas:
+class KnownReplicas:
     """The replicas of a partition, updated row by row."""
 
     def __init__(self, rows: Sequence[Statement]) -> None:
@@ -64,8 +64,8 @@ class Incarnation(NamedTuple):
 
 def topic_id(row: Statement) -> str | None:
     """The id that a row names: by itself, or as "Some(...)"."""
-    found = TOPIC_ID.search(row.detail.get("topic_id", ""))
-    return found[0] if found else None
+    match = TOPIC_ID.search(row.detail.get("topic_id", ""))
+    return match[0] if match else None
 
 
 def incarnations_of_topic(rows: Sequence[Statement]) -> list[Incarnation]:

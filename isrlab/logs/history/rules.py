@@ -243,7 +243,7 @@ def _learning(account: Account) -> Iterator[Fault]:
 def _starting(account: Account) -> Iterator[Fault]:
     """A leader's request starts from the stored ISR, as far as its own lines show it."""
     known: dict[int | None, list[tuple[int, frozenset[int]]]] = defaultdict(list)
-    told = {x.broker for x in account.lines if x.is_own and x.kind in ("leader", "metadata")}
+    printing = {x.broker for x in account.lines if x.is_own and x.kind in ("leader", "metadata")}
     epochs: dict[int | None, int | None] = {}  # in which each broker last began to lead
     for line in filter(lambda x: x.is_own, account.lines):
         own, epoch = known[line.broker], line.leader_epoch
@@ -256,7 +256,7 @@ def _starting(account: Account) -> Iterator[Fault]:
         if line.is_request and line.isr_before is not None:
             latest = own[-1][0] if own else 0
             may_be = {isr for ts_ms, isr in own if ts_ms >= latest - OUT_OF_ORDER_MS}
-            if own and line.broker in told and frozenset(line.isr_before) not in may_be:
+            if own and line.broker in printing and frozenset(line.isr_before) not in may_be:
                 yield fault(line, "from")
             own[:] = [(line.ts_ms, frozenset(line.isr_before))]
         if line.is_request or line.leader == line.broker:
@@ -287,11 +287,11 @@ def _hearsay(account: Account) -> Iterator[Fault]:
 
 def _witnesses(account: Account) -> Iterator[Fault]:
     """An epoch or version that a single line reports, although other replicas should confirm it."""
-    told = [line for line in account.lines if not line.is_request]
-    hear = {x.broker for x in told if x.kind in ("follower", "metadata") and not x.said_by}
+    stated = [line for line in account.lines if not line.is_request]
+    hear = {x.broker for x in stated if x.kind in ("follower", "metadata") and not x.said_by}
     # ZooKeeper-era leaders raise the version, and followers never learn of it.
     for name in ("leader_epoch", "partition_epoch")[: 1 + account.scene.is_kraft]:
-        for number, (line, *more) in _by(told, name).items():
+        for number, (line, *more) in _by(stated, name).items():
             if more or line.is_exact or (line.is_leaders and name == "partition_epoch"):
                 continue  # a leader may be the only one to print a version
             others = account.hearing(line, hear - (set() if line.said_by else {line.broker}))

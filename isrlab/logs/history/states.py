@@ -83,7 +83,7 @@ def stored(rows: Sequence[Statement], printing: Collection[int | None]) -> list[
     for state in _in_order(_states(rows, printing)):
         walk.step(state)
     walk.end()
-    return walk.found
+    return walk.placed
 
 
 def _same(first: Iterable[int] | None, second: Iterable[int] | None) -> bool:
@@ -152,15 +152,15 @@ def _states(rows: Sequence[Statement], printing: Collection[int | None]) -> list
             versions[state.version].append(state)
         elif state.isr is not None or state.leader_epoch is not None or state.is_open:
             loose.append(state)
-    told = [_of_version(states) for states in versions.values()]
+    numbered = [_of_version(states) for states in versions.values()]
     answers: dict[frozenset[int], list[StoredState]] = defaultdict(list)
-    for state in sorted(told, key=lambda state: state.ts_ms):
+    for state in sorted(numbered, key=lambda state: state.ts_ms):
         answers[frozenset(state.isr or ())].append(state)
     loose = [s for s in loose if not _is_answered(s, answers[frozenset(s.isr or ())])]
     for state in again:
         _is_answered(state, answers[frozenset(state.isr or ())])
-    epochs = {s.leader_epoch for s in (*told, *loose) if s.isr is not None}
-    return told + [s for s in loose if s.isr is not None or s.leader_epoch not in epochs]
+    epochs = {s.leader_epoch for s in (*numbered, *loose) if s.isr is not None}
+    return numbered + [s for s in loose if s.isr is not None or s.leader_epoch not in epochs]
 
 
 def _state(row: Statement, outcome: str, request: Statement | None) -> StoredState:
@@ -227,16 +227,16 @@ def _is_answered(request: StoredState, answers: list[StoredState]) -> bool:
 
 def _in_order(states: list[StoredState]) -> list[StoredState]:
     """Sorted by version; states without one are placed among them."""
-    told = sorted((s for s in states if s.version is not None), key=lambda s: s.version or 0)
-    for before, state in pairwise(told):
+    numbered = sorted((s for s in states if s.version is not None), key=lambda s: s.version or 0)
+    for before, state in pairwise(numbered):
         if state.ts_ms <= before.ts_ms:
             state.ts_ms = before.ts_ms + (not state.row.is_exact)
     for state in sorted((s for s in states if s.version is None), key=lambda s: s.ts_ms):
-        place = _place(told, state)
-        is_stale = any(each.ts_ms < state.ts_ms for each in told[place:])
+        place = _place(numbered, state)
+        is_stale = any(each.ts_ms < state.ts_ms for each in numbered[place:])
         if not (state.is_open and is_stale):  # a former leader that has not learned of the change
-            told.insert(place, state)
-    return told
+            numbered.insert(place, state)
+    return numbered
 
 
 def _place(states: list[StoredState], state: StoredState) -> int:
@@ -260,7 +260,7 @@ def _place(states: list[StoredState], state: StoredState) -> int:
 
 @dataclass(slots=True)
 class _Walk:
-    found: list[PlacedState] = field(default_factory=list)
+    placed: list[PlacedState] = field(default_factory=list)
     now: StoredState | None = None
     seen_ms: int = 0  # `now` is known to hold until then
     open: list[StoredState] = field(default_factory=list)  # requests since
@@ -333,23 +333,23 @@ class _Walk:
         if state.before is not None and state.request is not None and state.isr is not None:
             from_ms = min(state.request.ts_ms, state.ts_ms - 1)
             was = replace(state, ts_ms=from_ms, isr=state.before, version=None, request=None)
-            if not self.found or from_ms > self.found[-1].ts_ms:
+            if not self.placed or from_ms > self.placed[-1].ts_ms:
                 self._put(replace(was, is_leaders=False), None)
                 self._put(state, state.before)
                 return
         self._put(state, None)
 
     def _put(self, state: StoredState, before: BrokerIds | None) -> None:
-        if self.found:
-            state.ts_ms = max(state.ts_ms, self.found[-1].ts_ms + (not state.row.is_exact))
+        if self.placed:
+            state.ts_ms = max(state.ts_ms, self.placed[-1].ts_ms + (not state.row.is_exact))
         if state.isr is not None:
-            self.found.append(PlacedState(state.ts_ms, state, before))
+            self.placed.append(PlacedState(state.ts_ms, state, before))
         self.now, self.seen_ms, self.open = state, max(state.ts_ms, state.seen_ms), []
 
     def _lose(self, from_ms: int, why: str) -> None:
         """Nothing is known from this moment on."""
-        if self.found and self.found[-1].state is not None:
-            self.found.append(PlacedState(max(from_ms, self.found[-1].ts_ms + 1), None, why=why))
+        if self.placed and self.placed[-1].state is not None:
+            self.placed.append(PlacedState(max(from_ms, self.placed[-1].ts_ms + 1), None, why=why))
 
 
 def _step(now: StoredState, state: StoredState) -> int:

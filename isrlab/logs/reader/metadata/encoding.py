@@ -19,7 +19,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
 Value: TypeAlias = tuple[Any, int]  # the value, and the index at which it ends
-Reader: TypeAlias = Callable[..., Value]  # reads bytes from an index on
+ReadValue: TypeAlias = Callable[..., Value]  # reads bytes from an index on
 FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}
 FIXED["uuid"] = "16s"
 
@@ -126,7 +126,7 @@ def _length(data: bytes, at: int) -> Value:
     return size - 1, at
 
 
-def _reader(kind: str) -> Reader:
+def _reader(kind: str) -> ReadValue:
     """Reads a value of this type; None is null."""
     if kind in FIXED:
         form = struct.Struct(f">{FIXED[kind]}")
@@ -145,7 +145,7 @@ def _string(data: bytes, at: int) -> Value:
     return (data[at : at + size].decode("utf-8"), at + size) if size >= 0 else (None, at)
 
 
-def _numbers(letter: str) -> Reader:
+def _numbers(letter: str) -> ReadValue:
     """Reads an array of values of one size."""
     width = struct.calcsize(f">{letter}")
 
@@ -158,7 +158,7 @@ def _numbers(letter: str) -> Reader:
     return read
 
 
-def _structs(one: Reader) -> Reader:
+def _structs(one: ReadValue) -> ReadValue:
     """Reads an array of structures."""
 
     def read(data: bytes, at: int) -> Value:
@@ -172,7 +172,7 @@ def _structs(one: Reader) -> Reader:
     return read
 
 
-def _struct(fields: Sequence[WireField]) -> Reader:
+def _struct(fields: Sequence[WireField]) -> ReadValue:
     """Reads the values of fields; unknown tagged ones are skipped."""
     plain = [(field.name, _reader(field.type)) for field in fields if field.tag is None]
     tagged = {field.tag: (field.name, _reader(field.type)) for field in fields}

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent
 SMALL = Path(__file__).parent / "notebooks"
 TUTORIAL = ROOT / "notebooks" / "07_data_loss.ipynb"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-# As root in a container Chromium has no sandbox; the rest keeps it from talking to its maker.
+# As root in a container Chromium has no sandbox; the other options stop its background requests.
 FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
@@ -54,7 +54,7 @@ slider => {
   });
 }
 """
-# Clicks, and resolves to the milliseconds until the explorer has drawn what comes of it.
+# Clicks, and resolves to the ms until the explorer has drawn the result.
 CLICK = """
 button => {
   const tree = button.closest('.isrlab-explorer').querySelector('.below');
@@ -168,7 +168,7 @@ def value_of(slider) -> str:
 
 
 def all_run(browser, address):
-    """A page on which every cell of the notebook was run."""
+    """A page on which every cell of the notebook has been run."""
     page = browser.new_page()
     page.set_default_timeout(60_000)
     page.goto(address)
@@ -288,7 +288,7 @@ def test_a_losing_schedule_is_played_by_clicks_and_by_keys(browser, lab, tmp_pat
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    """The folder of a report with one small run."""
+    """The folder of a report that has one small run."""
     out = tmp_path_factory.mktemp("report")
     command = [sys.executable, "-m", "isrlab", "report", "01", "--out", str(out)]
     subprocess.run([*command, "--notebooks", str(SMALL)], capture_output=True, check=True)

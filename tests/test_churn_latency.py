@@ -26,7 +26,7 @@ TEN = [
     ack(4, 400, ts_ms=HOUR),
     ack(40, 90),
     ack(300, 9, broker=2),
-    ack(9_000),  # says nothing of a count: one
+    ack(9_000),  # without a count: one produce
     ack(7, 3, run="s", partition=5),
     event(5, "produce_ack", detail={"records": "8"}),  # of the engine
     event(6, "produce_error", detail={"error": "REQUEST_TIMED_OUT"}),

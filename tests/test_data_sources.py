@@ -39,7 +39,7 @@ INCIDENTS = recordings.folder("3.9").parent / "incidents"
 
 
 class Follower:
-    """What a stream does, without Spark: positions as JSON, and the rows between two of them."""
+    """A stream without Spark: it keeps positions as JSON and reads the rows between two of them."""
 
     def __init__(self, folder, source=BrokerLogSource):
         self.reader = source({"path": str(folder), "run": "r"}).streamReader(spark_schema())
@@ -197,7 +197,7 @@ def test_a_recording_that_grows_gives_the_rows_of_the_whole(tmp_path, monkeypatc
         (folder / path.parent.name / path.name).write_bytes(data)
     expected = read_local(folder, "r", "UTC").events.to_pylist()
     names = ("ts_ms", "kind", "topic", "partition", "isr", "log_end_offset")
-    # The same words of the same millisecond in two files are one event (read.py), in one file two.
+    # Equal messages of the same ms are one event in two files (read.py), and two in one file.
     assert {str([r[n] for n in names]) for r in follower.rows} == {
         str([r[n] for n in names]) for r in expected
     }
@@ -212,7 +212,7 @@ def test_a_metadata_log_that_grows_gives_the_rows_of_the_whole(tmp_path, seed):
     log.parent.mkdir(parents=True)
     follower = Follower(tmp_path / "one", MetadataLogSource)
     for end in [*sorted(draw.sample(range(1, len(data)), 5)), len(data)]:
-        log.write_bytes(data[:end])  # anywhere, also in the middle of a batch
+        log.write_bytes(data[:end])  # at any byte, even inside a batch
         follower.turn()
     expected = read_local(tmp_path / "one", "r").events.to_pylist()
     assert sorted(map(str, follower.rows)) == sorted(map(str, expected)) and len(expected) > 10
@@ -282,7 +282,7 @@ def test_a_layout_too_rare_to_be_found_can_be_given(load, tmp_path):
     )
     usual = [line(1).replace("t-0", f"t-{n}") for n in range(150)]
     append(tmp_path / "server.log", *usual, rare)
-    # The line before it seems to hold another line in its message, so it is not trusted, either.
+    # The message before it seems to contain another line, so this line is not trusted.
     assert load(tmp_path).count() == 149
     assert load(tmp_path, layout=rare).count() == 151
 
@@ -304,7 +304,7 @@ def test_a_wrong_option_is_named_with_the_valid_ones(load, tmp_path, options, me
 
 
 class Streaming:
-    """A query in a process of its own, with a JVM of its own."""
+    """A query in its own process, with its own JVM."""
 
     def __init__(self, folder, out):
         self.process = subprocess.Popen(
@@ -313,7 +313,7 @@ class Streaming:
         )  # fmt: skip
 
     def rows(self):
-        """All that it has written, when it has read all that there is."""
+        """All rows that it wrote, once it has read everything."""
         self.process.stdin.write("\n")
         self.process.stdin.flush()
         return [text.split() for text in iter(self.process.stdout.readline, "end\n") if text]
@@ -325,7 +325,7 @@ class Streaming:
 
 
 def in_the_middle(out):
-    """A micro-batch has begun and is not done."""
+    """Whether a micro-batch has ended, and another one is running."""
     batches = [{p.name for p in (out / "checkpoint" / name).glob("[0-9]*")} for name in
                ("offsets", "commits")]  # fmt: skip
     return batches[0] - batches[1] and batches[1]
@@ -350,7 +350,7 @@ def test_a_stream_that_is_killed_goes_on_with_each_line_once(tmp_path):
     assert in_the_middle(out)
     count += 1
     append(log, line(count))
-    zipped(log, folder / f"server.log.{count}")  # while nobody looks
+    zipped(log, folder / f"server.log.{count}")  # while no query runs
     stream = Streaming(folder, out)
     try:
         rows = stream.rows()

@@ -78,7 +78,7 @@ def test_the_citation_and_the_changes_are_of_this_version():
     [("isrlab", RUN), ("tests", RUN | TEST), ("tools", RUN | TEST), ("benchmarks", RUN | TEST)],
 )
 def test_every_imported_library_is_listed(folder, listed):
-    extras = {"jpype": ["jpype1"], "confluent_kafka": ["confluent-kafka"]}  # need not be there
+    extras = {"jpype": ["jpype1"], "confluent_kafka": ["confluent-kafka"]}  # may be missing
     distributions = {**extras, **packages_distributions()}
     own = {path.stem for name in OWN for path in (ROOT / name).rglob("*")} | set(OWN)
     for path in sorted((ROOT / folder).rglob("*.py")):

@@ -1,4 +1,4 @@
-"""Fleets: settings, load, events, and that the rows do not depend on how the work is divided."""
+"""Fleets: settings, load, events; the rows do not depend on how the work is divided."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BUSY = FleetConfig(partitions=60, minutes=20, burst_every_s=40, stall_every_s=20
 
 
 def kinds(config):
-    """How many events of each kind, but for those that say how long produces took."""
+    """How many events of each kind there are, without those of latencies."""
     counts = Counter(fleet.simulate_local(config)["kind"].to_pylist())
     del counts["latency"]
     return counts
@@ -109,7 +109,7 @@ def test_a_sweep_names_its_runs():
     assert names == [f"{version} burst_s={s}" for version in ("0.8.2", "0.9.0") for s in (1.0, 2.0)]
 
 
-# Who holds what
+# Assignment of replicas
 
 
 def test_replicas_are_on_different_brokers_and_spread_evenly():
@@ -260,7 +260,7 @@ def test_a_trace_shows_the_burst_the_lag_and_the_eviction():
     assert np.diff(seen.ticks_ms).tolist() == [10_000] * (len(seen.ticks_ms) - 1)
 
 
-# However the work is divided
+# The division of the work
 
 
 def test_same_seed_same_rows_for_one_task_or_many(spark):
@@ -295,7 +295,7 @@ def test_the_longest_cells_are_in_the_first_tasks(spark):
     assert sorted((row.at, row.leader) for row in shared.collect()) == [(0, 1), (0, 2), (1, 3)]
 
 
-# Where the package may lie
+# The place of the package
 
 
 def test_the_cache_is_named_after_all_that_is_compiled_and_what_that_imports():

@@ -1,4 +1,4 @@
-"""What comes to a fleet: hot partitions, days, producers, stops, and traces, good and broken."""
+"""The load of a fleet: hot partitions, days, producers, stops, and traces, valid and broken."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_loads_that_cannot_be_are_refused(settings, said):
 
 
 def plain_batches(ts_ms, records, most, linger_ms, run_ms):
-    """What a producer sends in the run, a record at a time: (ms, records)."""
+    """The batches that a producer sends, computed record by record: (ms, records)."""
     opened_ms = held = 0
     for now_ms, count in zip([*ts_ms, run_ms], [*records, 0], strict=True):
         if held and opened_ms + linger_ms < now_ms:
@@ -455,7 +455,7 @@ def test_wrong_parquet(tmp_path, columns, said):
 
 @pytest.fixture(scope="module")
 def bursty(tmp_path_factory):
-    """A quarter of an hour with bursts that a slow follower cannot follow."""
+    """A trace of 15 minutes with bursts that are too fast for a slow follower."""
     draws = np.random.default_rng(3)
     times = np.sort(draws.integers(0, 900_000, 4_000))
     records = np.where(draws.random(4_000) < 0.01, 9_000, 3)
@@ -508,7 +508,7 @@ def test_the_settings_of_a_trace_survive_json(bursty):
     assert json.loads(config.to_json())["trace_file"] == bursty.trace_file
 
 
-# What is drawn stays as it is
+# Random load does not change
 
 
 @pytest.mark.parametrize(

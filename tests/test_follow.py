@@ -1,4 +1,4 @@
-"""Logs that grow: each line once, whatever becomes of its file, and word of each incident."""
+"""Growing logs: each line is read once, whatever happens to its file; incidents are reported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def told(logs) -> list[tuple]:
 
 @pytest.fixture
 def log(tmp_path):
-    """A log to write, and all that will be in it."""
+    """A log to write, and all lines that it will get."""
     (tmp_path / "logs").mkdir()
     text = gzip.decompress((PAUSED / "broker-1" / "server.log.gz").read_bytes())
     return tmp_path / "logs" / "server.log", text

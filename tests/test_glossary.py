@@ -14,7 +14,7 @@ LINK = re.compile(r"\[[^]]+\]\((\w+)\.ipynb(?:#([^)]+))?\)")
 
 
 def shown(name: str) -> str:
-    """All that a reader of a notebook sees as text."""
+    """All text that a reader of a notebook sees."""
     texts = []
     for cell in nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells:
         texts.append(cell.source)
@@ -25,7 +25,7 @@ def shown(name: str) -> str:
 
 
 def is_used(name: str, text: str) -> bool:
-    """A word begins with it; an abbreviation is a word of its own."""
+    """Whether a word begins with the term, or is equal to it if it is an abbreviation."""
     flags = re.NOFLAG if name.isupper() else re.IGNORECASE
     return bool(re.search(rf"(?<!\w){re.escape(name)}" + r"\b" * name.isupper(), text, flags))
 
@@ -52,7 +52,7 @@ def test_a_term_is_used_in_the_section_where_it_is_shown(term, sentence):
         assert not section or section in [h.replace(" ", "-") for h in headings]
 
 
-# What everybody knows, or meets in the first notebook
+# Words that readers know, or meet in the first notebook
 EVERYDAY = {
     "Acknowledged", "acks", "Committed", "Controller", "Fetch", "Follower", "Leader", "Offset",
     "Replica", "Stall",

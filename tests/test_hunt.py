@@ -1,4 +1,4 @@
-"""What the hunt keeps: every kind is complete, its schedule is written in actions that exist."""
+"""The stored results of the hunt: every kind is complete, and its schedule uses known actions."""
 
 from __future__ import annotations
 

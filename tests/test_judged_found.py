@@ -33,7 +33,7 @@ def test_q_an_isr_change_looks_at_the_high_watermark_if_its_fetch_moved(
 
 @pytest.mark.parametrize("release", ["0.9.0.1", "0.10.1.1"])
 def test_r_a_follower_remembers_replicas_that_an_order_adds(release) -> None:
-    """So their clocks run from then on, and are too old once it leads."""
+    """Their clocks run from then on, and are too old when it begins to lead."""
     version = KafkaVersion.of(release)
     settings = Settings.of(version, replica_lag_time_max_ms=10_000)
     broker, _ = machine.start(Broker(1, version, settings, (1, 2)))

@@ -1,4 +1,4 @@
-"""isrlab as one meets it in a notebook: names after a dot, help, completion, outputs."""
+"""isrlab in a notebook: names after a dot, help, completion, outputs."""
 
 from __future__ import annotations
 

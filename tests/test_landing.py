@@ -1,4 +1,4 @@
-"""The first page leads to each notebook, and a question to the very section that answers it."""
+"""The first page links to each notebook, and each question to the section that answers it."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_the_list_of_throttled_replicas_is_that_of_the_batch():
 
 
 def test_a_broker_that_was_down_falls_further_behind_below_the_least_throttle():
-    """It lacks 720 MB; the other two lead six partitions each, and it needs 12 MB/s to keep up."""
+    """It lacks 720 MB. The other two lead six partitions each, so it needs 12 MB/s to keep up."""
     free, above, below = moving.back_after(CLUSTER, (0, 24_000_000, 10_000_000), (20, 80)).values()
     assert free < 30 and above == pytest.approx(720 / (0.95 * 24 - 12), rel=0.1)
     assert below == np.inf

@@ -23,7 +23,7 @@ from isrlab.world import link, scenario
 MARKUP = '<img src=x onerror="window.ran=1"><script>window.ran=1</script>'
 WAIT_MS = 180_000  # the machine may be busy
 LOSING = ("kill 1", "elect", "kill 2", "elect", "stabilize")
-# A day with one accident after the other.
+# A day with one fault after another.
 ACTIONS = """\
 produce 1 acks=all; stabilize; advance 600ms; kill 2; advance 10s; start 2; stabilize
 produce 1 acks=1; advance 100ms; hard_bounce 1; stabilize; pause 3; produce 1 acks=all
@@ -31,7 +31,7 @@ advance 600ms; resume 3; stabilize; cut 1 2; produce 1 acks=all; stabilize; adva
 heal 1 2; stabilize; flush 1; power_loss 3; start 3; stabilize; reassign 1,2; stabilize
 advance 45s; produce 1 acks=1; clean_shutdown 1; stabilize; start 1; advance 600ms; stabilize
 elect preferred; stabilize"""
-# Takes a step, and resolves to the milliseconds until it is drawn and the browser is free again.
+# Takes a step, and resolves to the ms until it is drawn and the browser is idle again.
 ACT = """
 line => new Promise((resolve, reject) => {
   const button = document.querySelector(`.actions [data-line="${line}"]`);
@@ -55,7 +55,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 class Site:
-    """A static server of a folder, which counts what it sends and can be taken away."""
+    """A static server of a folder, which a test can shut down."""
 
     def __init__(self, folder):
         handler = functools.partial(Quiet, directory=str(folder))
@@ -156,7 +156,7 @@ def test_a_loss_is_found_by_keys_sent_as_a_link_and_opened_without_a_network(
 
 
 def by_keys(page, selector):
-    """Press Tab until the focus is there, which a reader without a mouse can do as well."""
+    """Press Tab until an element has the focus, as a reader without a mouse does."""
     for _ in range(400):
         if page.evaluate("selector => document.activeElement.matches(selector)", selector):
             return
@@ -165,7 +165,7 @@ def by_keys(page, selector):
 
 
 def heard(page):
-    """What a screen reader is given: (role, name) of each part that is not hidden from it."""
+    """The (role, name) of each part that a screen reader gets."""
     nodes = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
     shown = [node for node in nodes if not node["ignored"]]
     names = [(each["role"]["value"], each.get("name", {}).get("value", "")) for each in shown]

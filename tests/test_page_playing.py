@@ -24,7 +24,7 @@ def ask(playground, **message):
 
 
 def rest(playground):
-    """All that comes by itself, the last of each kind."""
+    """The answers that come without another message, the last of each kind."""
     pieces = {}
     while piece := playground.more():
         pieces |= json.loads(piece)

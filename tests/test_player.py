@@ -19,7 +19,7 @@ from isrlab.world import scenario
 
 
 def shown(box) -> dict:
-    """What the script of a player reads."""
+    """The data that the script of a player reads."""
     (data,) = re.findall(r'data-player="([^"]*)"', box.player())
     return json.loads(html.unescape(data))
 

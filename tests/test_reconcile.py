@@ -1,4 +1,4 @@
-"""What broker logs prove: small logs that were read wrongly once, and nine recorded incidents."""
+"""What broker logs prove: small logs that were once read wrongly, and nine recorded incidents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def of(broker, partition=0):
 
 
 def shrink(broker, before, isr, partition=0):
-    """The line of a leader of 2.8 that asks for a smaller ISR."""
+    """The line with which a leader of 2.8 asks for a smaller ISR."""
     gone = next(r for r in before.split(",") if r not in isr.split(","))
     ends = f"Leader: (highWatermark: 90, endOffset: 95). Out of sync replicas: (brokerId: {gone}, "
     text = f"Shrinking ISR from {before} to {isr}. {ends}endOffset: 90)."
@@ -93,7 +93,7 @@ def test_l2_the_controller_who_stores_it_does_not_win_over_the_leader_who_asked(
 
 
 def test_l3_the_replicas_are_those_of_the_time(tmp_path):
-    """A partition with one replica has three from 09:00 on, and lacks none of them before."""
+    """A partition has one replica, and three from 09:00 on; before, it lacks none."""
     logs = {
         "server.log": f"""
             08:00:00,000 {commit(1, "1", 1)}
@@ -127,7 +127,7 @@ def test_l4_a_broker_that_has_loaded_the_log_is_a_replica(tmp_path):
 
 
 def test_l6_versions_outrank_clocks(tmp_path):
-    """The new leader's clock is 15 s behind, and the shrink before it is none the less true."""
+    """The new leader's clock is 15 s behind; the earlier shrink is still true."""
     logs = {
         "b1/server.log": f"""
             08:00:00,000 {commit(1, "1,2,3", 5)}
@@ -144,7 +144,7 @@ def test_l6_versions_outrank_clocks(tmp_path):
 
 
 def test_l6_a_clock_that_was_set_back_makes_the_time_unknown(tmp_path):
-    """Out for 40 minutes, but by the stamps for 10: what is between is not known, and said so."""
+    """Out for 40 minutes, but for 10 by the timestamps: the time between is reported as unknown."""
     logs = {
         "server.log": f"""
             08:00:00,000 {commit(1, "1,2,3", 5)}
@@ -160,7 +160,7 @@ def test_l6_a_clock_that_was_set_back_makes_the_time_unknown(tmp_path):
 
 
 def test_l6_the_end_of_summer_time_is_found_with_another_broker(tmp_path):
-    """Broker 1's clock goes back an hour at 09:00; broker 2's log says by how much."""
+    """Broker 1's clock goes back an hour at 09:00; broker 2's log shows by how much."""
     times = [f"08:{minute:02d}:00,000" for minute in range(10, 60, 10)]
     back = [f"08:{minute:02d}:30,000" for minute in range(10, 60, 10)]
     hour = [f"09:{minute:02d}:30,000" for minute in range(10, 60, 10)]
@@ -237,7 +237,7 @@ def test_l20_clocks_90_s_apart(tmp_path):
     assert len(moves) == 3
 
 
-# What is missing is said
+# Missing lines are reported
 
 
 def test_a_gap_of_versions_is_not_known_from_when_the_old_state_was_last_seen(tmp_path):
@@ -308,7 +308,7 @@ def test_without_a_controllers_log_that_is_said(tmp_path):
     assert why.startswith("no log of a controller is here")
 
 
-# Nine incidents of real clusters, and what is true of them
+# Nine incidents of real clusters, and their true histories
 
 INCIDENTS = Path(__file__).parents[1] / "data" / "recordings" / "incidents"
 MARKED = {"g-01022-follower-flapping", "s-0822-follower-paused"}  # whose lines have no versions
@@ -316,7 +316,7 @@ NEAR_MS = 1_000
 
 
 def truth(name):
-    """By partition: from the first state on, ms and members of each ISR that differs."""
+    """By partition: the ISRs from the first state on, as (ms, members), without repetitions."""
     told = json.loads((INCIDENTS / name / "truth.json").read_text(encoding="utf-8"))
     changes = {}
     for change in told["isr_changes"]:
@@ -328,7 +328,7 @@ def truth(name):
 
 
 def proven_of(folder, end_ms):
-    """The history, and by partition ms and members of each ISR that differs (None: not known)."""
+    """The history, and by partition its ISRs as (ms, members, or None if unknown)."""
     logs = reader.read_local(folder, run="r")
     history = history_of(logs.events, logs.files)
     states = {}
@@ -342,7 +342,7 @@ def proven_of(folder, end_ms):
 
 
 def names():
-    """The incidents of which the true history is there."""
+    """The incidents whose true history is recorded."""
     return sorted(path.parent.name for path in INCIDENTS.glob("?-*/truth.json"))
 
 

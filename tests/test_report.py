@@ -39,12 +39,12 @@ def text_of(out: Path, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """All small notebooks, on a machine without Java: (the finished command, its folder)."""
+    """A report of all small notebooks without Java: (the finished command, its folder)."""
     out = tmp_path_factory.mktemp("report")
     return make_report(out), out
 
 
-SHOWN = {  # by file; "not" stands before a text that must not be there
+SHOWN = {  # by file; "not" precedes a text that must be missing
     "index.html": (
         *("A small run that works", "Version 0.10.2 took 500 ms.", "lag_ms = 500", "seed 7"),
         *(" s · Kafka 0.10.2", "isrlab 0.", 'href="runs/01_works.html"', "data:image/png;base64,"),
@@ -54,7 +54,7 @@ SHOWN = {  # by file; "not" stands before a text that must not be there
         *('href="../index.html"', "pyspark", "numba", "numpy", "papermill", "Python 3."),
     ),
     "runs/02_fails.html": ("Traceback (most recent call last)", "before", "not \x1b"),
-    "runs/03_kernel_dies.html": ("Kernel died", "<pre>before"),  # what it printed is kept
+    "runs/03_kernel_dies.html": ("Kernel died", "<pre>before"),  # its output is kept
 }
 
 
@@ -106,12 +106,12 @@ class TestWholeReport:
 
 
 def without_player(page: Path) -> str:
-    """A page without the one script that may run: the browser also compares it with its hash."""
+    """A page without the only script that may run; the page's policy names the script's hash."""
     return page.read_text(encoding="utf-8").replace(f"<script>{SCRIPT}</script>", "")
 
 
 class Loads(HTMLParser):
-    """Collects whatever a page would run or fetch."""
+    """Collects everything that a page would run or fetch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -188,7 +188,7 @@ def test_a_terminal_has_one_line_for_all_that_run():
 
 
 def descendants(pid: int, name: str) -> list[int]:
-    """The processes below one, as Linux lists them; those called `name`."""
+    """The descendants of a process (on Linux) that are called `name`."""
     found = []
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in map(int, path.read_text().split()):
@@ -199,7 +199,7 @@ def descendants(pid: int, name: str) -> list[int]:
 
 
 def wait_for(condition, seconds: float = 20):
-    """The first true answer of a condition; fails when there is none in time."""
+    """Wait until a condition returns a true value, and return it; fail after a time limit."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if answer := condition():
@@ -212,14 +212,14 @@ def runs(*options: tuple[str, str], names: tuple[str, ...] = ("01",), file: Path
     return notebooks.plan(notebooks.find(NOTEBOOKS, names), options, file)
 
 
-VALUES = (  # the default, the text that is given, the value
+VALUES = (  # the default, the given text, the value
     (500, "250", 250), (500, "1_000", 1000), (0.5, "2", 2.0), (0.5, "1e-3", 0.001),
     ("0.10.2", "2.10", "2.10"), ("a", "__import__('os')", "__import__('os')"),
     (True, "False", False), (None, "null", None), (None, "12", 12),
     (None, "2026-01-01", "2026-01-01"), ([1, 2], "[3, 4]", [3, 4]),
     (["a"], "[2.10, x]", ["2.10", "x"]), ([], "[]", []),
 )  # fmt: skip
-WRONG_VALUES = (  # the default, the text that is given, what it is not
+WRONG_VALUES = (  # the default, the given text, the expected type in words
     (500, "2.5", "a whole number"), (500, "soon", "a whole number"), (0.5, "half", "a number"),
     (True, "1", "true or false"), ([1], "3", "a list"), ([1], "[a]", "a whole number"),
     ([1], "[1, [2]]", "a whole number"), ([1], "[", "a list"), (None, "[", "text"),

@@ -1,4 +1,4 @@
-"""The search of everything over the engine: what it finds, and what the clocked world says."""
+"""The exhaustive search over the engine: its findings, replayed in the clocked world."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_it_finds_the_loss_of_kip_101_and_prints_a_scenario_that_plays() -> None
 
 
 def test_a_promise_that_is_weakened_by_hand_is_broken(monkeypatch) -> None:
-    """That nothing is ever committed."""
+    """The weakened promise: nothing is ever committed."""
     monkeypatch.setitem(
         PROPERTIES, "logs_agree", lambda view: "something is committed" if view.committed else None
     )

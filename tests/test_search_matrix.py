@@ -1,4 +1,4 @@
-"""The stored answers of the search, for each question and release: all there, and right."""
+"""The stored answers of the search are complete and right, for each question and release."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SAMPLE = [
 
 @pytest.mark.parametrize(("question", "rules"), SAMPLE)
 def test_an_answer_is_what_the_search_says_today(question: str, rules: str) -> None:
-    """Of several shortest schedules any may come."""
+    """If several schedules are shortest, any of them is right."""
     known, found = matrix.stored()[question, rules], matrix.ask(question, rules)
     assert found._replace(seconds=known.seconds, schedule=known.schedule) == known
 

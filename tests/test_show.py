@@ -1,4 +1,4 @@
-"""Pictures by concept: what they draw is what the run says, and they fit on a page."""
+"""Pictures by concept: they draw what happened in the run, and fit on a page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def play(name, version=None):
 
 
 def pixels(ax):
-    """Width of the stored picture, which grows with whatever is drawn beyond the figure."""
+    """The width of the stored picture, which also covers marks outside the figure."""
     figure = ax.get_figure(root=True)
     figure.canvas.draw()
     box = figure.get_tightbbox(figure.canvas.get_renderer())
@@ -144,7 +144,7 @@ def test_an_isr_change_is_written_to_zookeeper_up_to_2_6(version, who):
     run = play("fast_leader_change", version)
     has_zookeeper = run.cluster.version.writes_zookeeper
     arrows = [a for f in run.frames for a in messages.arrows_of(f, has_zookeeper)]
-    told = ("LeaderAndIsr", "UpdateMetadata")  # by the controller, to all
+    told = ("LeaderAndIsr", "UpdateMetadata")  # sent by the controller, to all brokers
     asked = [a for a in arrows if "isr=1,2" in a.text and not a.text.startswith(told)]
     assert {min(a.source, a.target) for a in asked} == {who}
     names = {text.get_text() for text in messages.plot_messages(run, first=3).texts}
@@ -235,7 +235,7 @@ PICTURES = {
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_under_a_long_title_fits_on_a_page(name):
-    """And its smallest text has 8 points."""
+    """Its smallest text also has at least 8 points."""
     ax = PICTURES[name]()
     assert pixels(ax) <= 100 * style.WIDTH + 40
     texts = [text for text in ax.get_figure(root=True).findobj(Text) if text.get_text()]
@@ -289,7 +289,7 @@ def test_a_duration_is_rounded_not_cut(ms, text):
 
 
 def seen_without_green_cones(colour):
-    """As a deuteranope sees it: Machado, Oliveira and Fernandes 2009, severity 1."""
+    """The colours of a deuteranope. Source: Machado, Oliveira and Fernandes 2009, severity 1."""
     matrix = ((0.367, 0.861, -0.228), (0.280, 0.673, 0.047), (-0.012, 0.043, 0.969))
     return np.clip(np.array(matrix) @ to_rgba(colour)[:3], 0, 1)
 

@@ -81,7 +81,7 @@ def test_what_cannot_be_right_is_refused(line, problem) -> None:
     ],
 )
 def test_another_min_isr_makes_the_controller_forget(line, word) -> None:
-    """For an unchanged value, only the cluster's setting does so."""
+    """If the value does not change, only the setting of the cluster has this effect."""
     text = scenario.read("elr_of_two").replace("kill 1\n", f"configure {line}\nkill 1\n")
     assert scenario.play(text).outcome.word == word
 

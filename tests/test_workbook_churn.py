@@ -1,6 +1,6 @@
-"""Churn, the lag limit, the model: figures say what their numbers say.
+"""Churn, the lag limit, the model: titles of figures agree with their numbers.
 
-Of the model no setting is missing, and both models agree.
+The table of the model has every setting, and both models agree.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ def test_a_trace_that_cannot_be_written_says_why(tmp_path):
 
 @pytest.fixture
 def answered():
-    """Answers of a base and its checks at two seeds: only fencing and one latency matter."""
+    """Results of a base and its checks at two seeds; only fencing and one latency matter."""
     names = [model.BASE, *(check.name for check in model.CHECKS)]
     index = pd.MultiIndex.from_product([names, ["1", "2"]], names=["check", "seed"])
     data = pd.DataFrame(100.0, index=index, columns=list(model.ANSWERS))

@@ -39,14 +39,14 @@ def table(columns, *rows):
 
 
 def on_the_hot_thread(config):
-    """The neighbours of partition 0 that share its thread; three brokers lead in turn."""
+    """The partitions that share the thread of partition 0; three brokers lead in turn."""
     led, number = range(3, config.partitions, 3), config.num_replica_fetchers
     return [p for p in led if fetcher_id(p, number) == fetcher_id(0, number)]
 
 
 def test_a_thread_carries_the_partitions_that_hash_to_it():
-    """Counts of threads that share a factor with the brokers are wasted."""
-    ax = fetchers.plot_threads(fetchers.HOT)  # 16 partitions of a leader, 8 for each thread
+    """A number of threads that shares a factor with the number of brokers leaves threads idle."""
+    ax = fetchers.plot_threads(fetchers.HOT)  # a leader has 16 partitions, a thread 8
     heads = [text.get_text().split("\n")[1] for text in ax.get_xticklabels()]
     assert heads == ["1.11", "0.008"]
     assert fetchers.longest_loop_s(fetchers.HOT) == 200 * fetchers.MB / 10_000_000
@@ -81,7 +81,7 @@ def test_harm_and_symptoms_count_neighbours_apart():
 
 
 def test_threads_that_share_a_bandwidth_leave_it_to_those_that_have_work():
-    """Divided for good, a third of it would make this partition hot."""
+    """With a fixed third of the bandwidth per thread, this partition would be hot."""
     mild = fetchers.sized(fetchers.heated(fetchers.HOT, 0.6), 200)
     for number in (1, 2, 3, 4):
         shared = fetchers.sharing(mild.with_(num_replica_fetchers=number))
@@ -91,7 +91,7 @@ def test_threads_that_share_a_bandwidth_leave_it_to_those_that_have_work():
 
 
 def test_only_topics_that_zookeeper_placed_leave_threads_without_work():
-    """48 partitions on 3 brokers: their numbers modulo 3 are the same, unless KRaft shuffles."""
+    """Of 48 partitions on 3 brokers, a leader's are equal modulo 3, unless KRaft shuffles them."""
     for number, in_turn in ((3, 2), (6, 4)):
         idle = []
         for config in (
@@ -143,7 +143,7 @@ def test_costs_are_for_each_trouble():
 
 @pytest.mark.parametrize("role", trouble.ROLES)
 def test_slow_leaders_and_followers_are_told_apart(role):
-    """Every broker has 20 partitions; two are in trouble at one time now and then."""
+    """Every broker leads 20 partitions; sometimes two brokers stall at the same time."""
     config = trouble.SMALL.with_(partitions=60, minutes=60, seed=1)
     config = trouble.in_trouble(config, role, 45, 600)
     events = fleet.simulate_local(config)

@@ -1,4 +1,4 @@
-"""The notebook *Your cluster*: figures and tables of what logs say, and which alert had fired."""
+"""The notebook *Your cluster*: figures and tables of logs, and the alerts that would have fired."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def text_of(figure) -> str:
     return " ".join(figure.get_suptitle().split())
 
 
-# What is drawn
+# Figures
 
 
 def test_the_cluster_is_drawn_with_what_was_done_and_what_is_known(found) -> None:
@@ -110,8 +110,8 @@ def test_what_is_left_of_an_isr_has_a_name(size, full, state) -> None:
     assert bands.size_state(size, full) == state
 
 
-def test_nobody_is_blamed_who_had_done_nothing(found) -> None:
-    """Each new controller repeats who was fenced once, and is not to blame for that."""
+def test_a_broker_that_did_nothing_is_not_blamed(found) -> None:
+    """Each new controller logs earlier fencings again, and is not to blame for them."""
     assert {broker for each in found.incidents for broker in each.blamed} == {1, 3}
     assert [each.what for each in found.incidents if 3 in each.blamed] == ["died_and_back"]
 
@@ -197,7 +197,7 @@ def test_a_line_that_cannot_be_is_named(found, tmp_path) -> None:
     name = "server.log.2026-11-20-10.gz"
     text = gzip.decompress((FOLDER / "broker-3" / name).read_bytes()).decode()
     line = next(x for x in text.splitlines() if "Shrinking ISR from 3,1,2 to 3,2" in x)
-    wrong = text.replace(line, line.replace("to 3,2.", "to 3,1."))  # it names 1 as out of sync
+    wrong = text.replace(line, line.replace("to 3,2.", "to 3,1."))  # 1 is named as out of sync
     (tmp_path / "server.log").write_text(wrong)
     page = your_cluster.verdict_table(look(tmp_path), None, None).data
     assert ": 0 lines" not in page and "<td>named</td>" in page
@@ -214,10 +214,10 @@ def test_two_sets_of_logs_stand_side_by_side(found) -> None:
 
 # Alerts
 
-STORY = [  # seconds, partition, ISR: an alert sees what an evaluation sees
+STORY = [  # seconds, partition, ISR: an alert sees only the states at its evaluations
     (0, 0, [1, 2, 3]), (0, 1, [1, 2, 3]),
-    (20, 0, [1, 2]), (50, 0, [1, 2, 3]),  # 30 s: two evaluations
-    (61, 1, [1, 2]), (62, 1, [1]), (63, 1, [1, 2, 3]),  # between two
+    (20, 0, [1, 2]), (50, 0, [1, 2, 3]),  # under-replicated for 30 s: two evaluations
+    (61, 1, [1, 2]), (62, 1, [1]), (63, 1, [1, 2, 3]),  # between two evaluations
     (100, 1, [1, 2]), (110, 1, [1]), (200, 1, [1, 2, 3]),
 ]  # fmt: skip
 

@@ -308,6 +308,24 @@ def blocks(
         raise damage
 
 
+def divided(source: Source, part_bytes: int) -> Iterator[tuple[ReadBlock, int]]:
+    """Blocks of a file after which it can be divided, each with the number of lines to its end: the
+    first one, then others about `part_bytes` apart. None of a file that is compressed."""
+    with open(source.path, "rb") as file:
+        first = file.peek(4)
+        if kind_of(first) or first[:2] in UTF_16:
+            return
+        lines, at, wanted = 0, 0, 0
+        for chunk in _blockwise(file):
+            size, at = whole_end(chunk), at + len(chunk)
+            # With whole lines for long before its end, this is where `blocks` ends one.
+            if at >= wanted and size > 2 * MAX_LINE_BYTES and len(chunk) - size < MAX_LINE_BYTES:
+                wanted = at + part_bytes
+                whole = at - len(chunk) + size
+                yield _block(0, chunk[:size], False, whole), lines + chunk.count(b"\n", 0, size)
+            lines += chunk.count(b"\n")
+
+
 def _short_holes(data: bytes) -> bytes:
     return _HOLE.sub(bytes(HOLE_BYTES), data) if b"\0" in data else data
 
@@ -337,7 +355,7 @@ def chunks(path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]
     with open(path, "rb") as file:
         first = file.peek(4)
         code = next((code for mark, code in UTF_16.items() if first.startswith(mark)), None)
-        at, coming = 0, _decoded(file, code) if code else iter(lambda: file.read(READ_BYTES), b"")
+        at, coming = 0, _decoded(file, code) if code else _blockwise(file)
         if kind := kind_of(first):
             coming = uncompressed(file, kind, os.path.getsize(path))
         elif not code:
@@ -346,8 +364,13 @@ def chunks(path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]
             if wanted := data[max(0, start - at) : None if end is None else max(0, end - at)]:
                 yield wanted
             at += len(data)
-            if end is not None and at > end:
+            if end is not None and at >= end:
                 return
+
+
+def _blockwise(file: IO[bytes]) -> Iterator[bytes]:
+    """The contents in pieces that end at the same bytes, wherever the first one begins."""
+    return iter(lambda: file.read(READ_BYTES - file.tell() % READ_BYTES), b"")
 
 
 def _decoded(file: IO[bytes], code: str) -> Iterator[bytes]:

@@ -1,8 +1,12 @@
-"""Reads many files; large amounts with one process for each core.
+"""Reads files; large amounts with one process for each core, and large files in parts.
 
 Each process is a fresh Python interpreter that gets its share of files over a pipe: not a fork, as
 the caller may hold a JVM or threads, and without imports from the caller's program. If a process is
 killed, its share is read here.
+
+A part is read as if its first block, which is read here, had taught all that matters to later lines
+(their layout, the release). Where that proves wrong, the part is read again after those before it:
+so the division changes nothing.
 """
 
 from __future__ import annotations
@@ -15,76 +19,92 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
-from typing import TypeAlias
 
-from isrlab.logs.reader.files import Source
+from isrlab.logs.reader.files import Source, divided
 from isrlab.logs.reader.layout import STOCK, Layout
-from isrlab.logs.reader.lines import LineReader
+from isrlab.logs.reader.lines import MOST_LINES_BACK, LineReader
 from isrlab.logs.reader.one_file import LogFile
 
 MUCH_BYTES = 64 * 1024 * 1024  # a process takes about a second to start
+PART_BYTES = 32 * 1024 * 1024  # of a large file, read by one process
 MOST_PROCESSES = 8
-FileShare: TypeAlias = "list[tuple[int, Source]]"  # with their positions in the order of files
 _SERVE = "from isrlab.logs.reader.many_files import serve; serve()"
 
 
 def read_files(
-    sources: FileShare,
+    sources: list[tuple[int, Source]],
     time_zone: str | None,
     layout: Layout | None = None,
     step: Callable[[int], None] = lambda size: None,
 ) -> list[LogFile]:
     """The files that were read, in order; `layout` is tried first."""
-    here, *others = ((share, time_zone, layout) for share in _shares(sources))
+    logs = [
+        LogFile(source, order, LineReader(time_zone, layout or STOCK, layout))
+        for order, source in sources
+    ]
+    count = _processes(sum(source.size_bytes for _, source in sources))
+    parts = [part for log in logs for part in (_parts(log, step) if count > 1 else [log])]
+    here, *others = _shares(parts, count)
     with ThreadPoolExecutor(max_workers=MOST_PROCESSES) as waiting:
         answers = waiting.map(_read_elsewhere, others)
-        logs = _read(*here, step)
-        return sorted(chain(logs, *answers), key=lambda log: log.order)
+        read = chain(_read(here, step), *answers)
+        in_order = sorted(read, key=lambda log: (log.order, log.lines))
+    files: dict[int, LogFile] = {}
+    for part in in_order:
+        if files.setdefault(part.order, part) is not part:
+            files[part.order].add(part)
+    return [*files.values()]
 
 
-def _shares(sources: FileShare) -> list[FileShare]:
-    """The files in shares of similar size, one for each core if that pays."""
-    total = sum(source.size_bytes for _, source in sources)
-    # A browser has no processes.
-    cores = (
-        1
-        if sys.platform == "emscripten"
-        else len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count()
-    )
-    count = min(cores or 1, MOST_PROCESSES, len(sources), 1 + total // MUCH_BYTES)
-    shares: list[FileShare] = [[] for _ in range(max(1, count))]
-    sizes = [0] * len(shares)
-    for order, source in sorted(sources, key=lambda each: -each[1].size_bytes):
+def _processes(total_bytes: int) -> int:
+    """One for each core, if that pays."""
+    if sys.platform == "emscripten":  # a browser has none
+        return 1
+    has_affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    return min(cores, MOST_PROCESSES, 1 + total_bytes // MUCH_BYTES)
+
+
+def _parts(log: LogFile, step: Callable[[int], None]) -> list[LogFile]:
+    """A file and, if it is large, the parts after its first block, which is then read."""
+    if log.source.size_bytes <= PART_BYTES:
+        return [log]
+    blocks = [each for each in divided(log.source, PART_BYTES) if each[0].size > MOST_LINES_BACK]
+    if not blocks:
+        return [log]
+    ends = [*(block.end for block, _ in blocks), log.source.end]
+    log.source = log.source._replace(end=ends[0])
+    log.read(step)
+    return [log, *(log.part(*each, end) for each, end in zip(blocks, ends[1:], strict=True))]
+
+
+def _shares(parts: list[LogFile], count: int) -> list[list[LogFile]]:
+    """The parts in shares of similar size."""
+    shares: list[list[LogFile]] = [[] for _ in range(count)]
+    sizes = [0] * count
+    for part in sorted(parts, key=lambda part: -part.size_bytes):
         least = sizes.index(min(sizes))
-        shares[least].append((order, source))
-        sizes[least] += source.size_bytes
-    return [sorted(share) for share in shares]
+        shares[least].append(part)
+        sizes[least] += part.size_bytes
+    return shares
 
 
-def _read(
-    sources: FileShare,
-    time_zone: str | None,
-    given: Layout | None,
-    step: Callable[[int], None] = lambda size: None,
-) -> list[LogFile]:
-    logs = [LogFile(s, order, LineReader(time_zone, given or STOCK, given)) for order, s in sources]
+def _read(logs: list[LogFile], step: Callable[[int], None] = lambda size: None) -> list[LogFile]:
     for log in logs:
         log.read(step)
     return logs
 
 
-def _read_elsewhere(job: tuple[FileShare, str | None, Layout | None]) -> list[LogFile]:
+def _read_elsewhere(logs: list[LogFile]) -> list[LogFile]:
     root = str(Path(__file__).parents[3])
     paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     worker = subprocess.run(
-        [sys.executable, "-c", _SERVE], input=pickle.dumps(job), stdout=subprocess.PIPE,
+        [sys.executable, "-c", _SERVE], input=pickle.dumps(logs), stdout=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": paths}, check=False,
     )  # fmt: skip
-    return pickle.loads(worker.stdout) if worker.returncode == 0 else _read(*job)
+    return pickle.loads(worker.stdout) if worker.returncode == 0 else _read(logs)
 
 
 def serve() -> None:
     """The main function of each process: reads a share of files, writes the result to stdout."""
-    pickle.dump(_read(*pickle.load(sys.stdin.buffer)), sys.stdout.buffer)
+    pickle.dump(_read(pickle.load(sys.stdin.buffer)), sys.stdout.buffer)

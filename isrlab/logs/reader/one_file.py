@@ -13,8 +13,9 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
+from dataclasses import replace
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import TypeAlias
 
 from isrlab.events.names import COLUMNS
 from isrlab.events.statements import BrokerIds, Statement, leader_of
@@ -34,6 +35,7 @@ from isrlab.logs.reader.lines import (
     expanded,
 )  # fmt: skip
 from isrlab.logs.reader.packed import DamagedFileError
+from isrlab.logs.reader.truncations import CutPlace, ReadRow, effective, void_in
 from isrlab.logs.reader.zones import Evidence, Zones, evidence
 
 UNREAD_KEPT = 200  # rows per file and reason that are kept individually
@@ -42,26 +44,11 @@ SAMPLE = 200  # lines to detect a layout from, and as many with relevant words
 FITS = 0.9  # of Kafka's lines in a sample: a layout that reads a smaller share does not fit
 MOST_LAYOUTS = 5  # detected in one file
 LEAST_HEADS = 0.5  # of Kafka's lines: with fewer the file counts as unreadable
-NEAR_LINES = 100  # a log's answer to its fetcher comes within this many lines
-# The log's answer to a fetcher that truncates it, before or after the fetcher's line.
-NO_EFFECT = re.compile(
-    r"\[\w+ partition=([^\s,]+)-(\d{1,9}), .*\] Truncating to (\d{1,18}) has no effect"
-    r"|Truncating ([^\s,]+)-(\d{1,9}) to (\d{1,18}) has no effect"
-)
 OF_ISR = ("isr_shrink", "isr_expand", "isr_commit", "leader")
 FORGED = "it stands within the message of another line"
 _ANY = re.compile(f"{WANTED_TEXT}|{PERHAPS}")
 _DIRECTION = re.compile("[\u202a-\u202e\u2066-\u2069]")  # characters that reverse text
-
-
-class ReadRow(NamedTuple):
-    """A row and its identity: `same` is equal for the same text in one millisecond, `source` is the
-    pod or host that the line names."""
-
-    row: Statement
-    same: int
-    source: str
-    is_local: bool
+Ended: TypeAlias = tuple[int, int, bool]  # a line, its time, and whether that is local
 
 
 class LogFile:
@@ -71,50 +58,89 @@ class LogFile:
     def __init__(self, source: Source, order: int, reader: LineReader) -> None:
         self.source, self.order, self.reader = source, order, reader
         self.folder = os.path.dirname(source.name)
-        self.lines, self.end, self.status = 0, 0, "read"
+        self.lines, self.end, self.damage = 0, 0, ""
         self.zones: list[Evidence] = []
         self.brokers: dict[str, set[int]] = defaultdict(set)
-        self._ends: list[tuple[int, int, bool]] = []  # of its first and last lines with a time
+        self._first: Ended | None = None  # its first line with a time
+        self._last: Ended | None = None
         self._rows: list[ReadRow] = []
+        self._void: list[tuple[int, CutPlace]] = []  # truncations without effect, and their lines
         self._unread: dict[str, list[dict]] = defaultdict(list)  # by reason
-        self._held: dict[tuple, list[ReadRow]] = {}
-        self._moment, self._repeated = 0, Counter[int]()
         self._before: list[str] = []  # the last lines of the previous block
         self._layouts = 0
         self._loggers: set[tuple[str, str | None]] = set()  # with the levels of their lines
+        self._begun = self._known
 
     def read(self, step: Callable[[int], None] = lambda size: None) -> None:
         """Continue to read the file; `step` is called with the number of bytes read."""
-        block, self.status = None, "read"
+        block, self.damage = None, ""
         try:
             for block, found in searched(
                 blocks(self.source.path, self.end, self.lines + 1, self.source.end)
             ):
                 self._fit(block, found)
-                if not self._ends:
-                    self._see_end(block, range(min(block.size, MOST_LINES_BACK)))
+                if not self._first:
+                    self._first = self._timed(block, range(min(block.size, MOST_LINES_BACK)))
                 self._read_block(block, found)
                 self.lines, self.end = block.first + block.size - 1, block.end
-                self._before = [_text(block.line(n)) for n in _from_the_end(block)]
+                self._before = _last_lines(block)
                 step(len(block.data))
         except (DamagedFileError, OSError) as error:
             why = "broken off" if isinstance(error, DamagedFileError) else "not read"
-            self.status = f"{why}: {error}"
-            self._keep_unread(self.lines + 1, self.status)
-        self._rows += chain(*self._held.values())
-        self._held = {}
+            self.damage = f"{why}: {error}"
+            self._keep_unread(self.lines + 1, self.damage)
         if block is not None:
-            self._see_end(block, _from_the_end(block))
-        self._judge()
+            self._last = self._timed(block, _from_the_end(block)) or self._last
 
-    def _judge(self) -> None:
-        """Note if the file is not understood."""
+    @property
+    def _known(self) -> tuple:
+        """What was learned from its lines, and matters to the next ones."""
+        return self.reader.layout, self.reader.releases, self._layouts
+
+    def part(self, before: ReadBlock, lines: int, end: int | None) -> LogFile:
+        """The part from the end of a block, which has `lines` above it, to byte `end`; it can be
+        read separately."""
+        reader = replace(self.reader, heads=0, headless=0)
+        part = LogFile(self.source._replace(end=end), self.order, reader)
+        part.lines, part.end, part._layouts = lines, before.end, self._layouts
+        part._before, part._begun = _last_lines(before), self._known
+        return part
+
+    @property
+    def size_bytes(self) -> int:
+        """What is left to read."""
+        return (self.source.end or self.source.size_bytes) - self.end
+
+    def add(self, part: LogFile) -> None:
+        """Take in the next part. It is read again if the lines before it teach something else."""
+        self.source = part.source
+        if part.damage or part._begun != self._known:
+            self.read()
+            return
         heads, headless = self.reader.heads, self.reader.headless
-        if self.status == "read" and self.lines and not heads + headless:
-            self.status = "no line of a Kafka broker in it"
-        elif self.status == "read" and heads < LEAST_HEADS * (heads + headless):
-            known = f"{heads:,} of {heads + headless:,} lines of Kafka have a known head"
-            self.status = f"not understood: {known}"
+        self.reader, self._layouts, self._before = part.reader, part._layouts, part._before
+        self.reader.heads += heads
+        self.reader.headless += headless
+        self.lines, self.end = part.lines, part.end
+        self._first, self._last = self._first or part._first, part._last or self._last
+        self._rows += part._rows
+        self._void += part._void
+        self._loggers |= part._loggers
+        self.zones += part.zones
+        for source, brokers in part.brokers.items():
+            self.brokers[source] |= brokers
+        for row in chain(*part._unread.values()):
+            self._keep_unread(**row)
+
+    @property
+    def status(self) -> str:
+        """Whether it was read, and understood."""
+        heads, total = self.reader.heads, self.reader.heads + self.reader.headless
+        if self.lines and not total and not self.damage:
+            return "no line of a Kafka broker in it"
+        if heads < LEAST_HEADS * total and not self.damage:
+            return f"not understood: {heads:,} of {total:,} lines of Kafka have a known head"
+        return self.damage or "read"
 
     def _fit(self, block: ReadBlock, found: list[int]) -> None:
         """Detect the layout of a file, unless the one to try first fits; and again for a block in
@@ -143,30 +169,26 @@ class LogFile:
         except ValueError:
             return None
 
-    def _see_end(self, block: ReadBlock, numbers: Iterable[int]) -> None:
-        """Note the first of these lines that has a time."""
-        for n in numbers:
-            if head := self.reader.time_of(_text(block.line(n))):
-                self._ends.append((block.first + n, head.ts_ms, head.is_local))
-                return
+    def _timed(self, block: ReadBlock, numbers: Iterable[int]) -> Ended | None:
+        """The first of these lines that has a time."""
+        heads = ((n, self.reader.time_of(_text(block.line(n)))) for n in numbers)
+        timed = ((block.first + n, head.ts_ms, head.is_local) for n, head in heads if head)
+        return next(timed, None)
 
     def _read_block(self, block: ReadBlock, found: list[int]) -> None:
         for n in found:
             number, line = block.first + n, self._line(block, n)
             if line is None:
                 continue
-            if "has no effect" in line:
-                self._forget(line, number)
+            if place := void_in(line):
+                self._void.append((number, place))
             for item in self.reader.read(line, self._lines_before(block, n)):
                 if isinstance(item, dict) and item["kind"] in OF_ISR and self._is_forged(block, n):
                     item = Unread(f"{IMPOSSIBLE_LINE}: {FORGED}")
                 if isinstance(item, Unread):
                     self._keep_unread(number, item.reason, item.text or line)
                     continue
-                for event in expanded(item):
-                    told = self._told(number, event)
-                    is_held = event["kind"] == "truncate"
-                    self._rows += self._that_happened(told) if is_held else (told,)
+                self._rows += [self._told(number, event) for event in expanded(item)]
 
     def _is_forged(self, block: ReadBlock, n: int) -> bool:
         """A message with line breaks may look like separate lines. Its first line has a head and no
@@ -232,17 +254,14 @@ class LogFile:
         said = self._zone_of(number, head, detail) if head.is_local else None
         if said and (not self.zones or self.zones[-1].ahead_ms != said.ahead_ms):
             self.zones.append(said)
-        if ts_ms != self._moment:
-            self._moment, self._repeated = ts_ms, Counter()
         of_whom = f"{event.get('topic')} {event.get('partition')} {event.get('replica')} "
         words = zlib.crc32((of_whom + head.message).encode())
-        self._repeated[words] += 1
         event["detail"] = {"file": self.source.name, "line": str(number), **detail}
         row = Statement(*map(event.get, COLUMNS))  # type: ignore[arg-type]
         row.isr, row.isr_before = _ids(row.isr), _ids(row.isr_before)
         row.said_by = detail.get("said_by", "")
         row.file, row.line, row.printed_ms = self.source.name, number, ts_ms
-        return ReadRow(row, words << 20 | self._repeated[words], head.source, head.is_local)
+        return ReadRow(row, words, head.source, head.is_local)
 
     def _zone_of(self, line: int, head: Head, detail: dict[str, str]) -> Evidence | None:
         if "start_ms" in detail:
@@ -251,48 +270,29 @@ class LogFile:
             return None
         return evidence(line, head.ts_ms, head.outer_ms, "its container")
 
-    def _forget(self, line: str, number: int) -> None:
-        """Drop a pending truncation that had no effect."""
-        if void := NO_EFFECT.search(line):
-            topic, partition, end = (void[1] or void[4], void[2] or void[5], void[3] or void[6])
-            near = self._held.get((topic, int(partition), int(end)), [])
-            near[:] = [each for each in near if each.row.line < number - NEAR_LINES]
-
-    def _that_happened(self, told: ReadRow) -> list[ReadRow]:
-        """Keep a truncation pending until the log reports no effect, or the next one comes.
-
-        Returns those that are now certain. The fetcher and the log each print a line about one.
-        """
-        place = told.row.topic, told.row.partition, told.row.log_end_offset
-        held, step = self._held.setdefault(place, []), told.row.detail.get("step")
-        done = held[:] if any(each.row.detail.get("step") == step for each in held) else []
-        held[: len(done)] = []
-        held.append(told)
-        return done
-
-    def _keep_unread(self, line: int, reason: str, text: str = "") -> None:
+    def _keep_unread(self, line: int, reason: str, text: str = "", lines: int = 1) -> None:
         """Note an unread line; for each reason the first ones are kept, the rest counted."""
         rows = self._unread[reason]
         if len(rows) > UNREAD_KEPT:
-            rows[-1]["lines"] += 1
+            rows[-1]["lines"] += lines
             return
-        shown = _DIRECTION.sub(lambda m: f"\\u{ord(m[0]):04x}", text[:SHOWN_CHARACTERS])
-        shown = "(and more like these)" if len(rows) == UNREAD_KEPT else shown
-        rows.append({"line": line, "reason": reason, "text": shown, "lines": 1})
+        shown = "(and more like these)" if len(rows) == UNREAD_KEPT else text[:SHOWN_CHARACTERS]
+        rows.append({"line": line, "reason": reason, "text": shown, "lines": lines})
 
     def unread_rows(self) -> Iterator[dict]:
         """The rows of its unread lines."""
-        return ({"file": self.source.name, **row} for row in chain(*self._unread.values()))
+        for row in chain(*self._unread.values()):
+            text = _DIRECTION.sub(lambda m: f"\\u{ord(m[0]):04x}", row["text"])
+            yield {"file": self.source.name, **row, "text": text}
 
     def file_row(self, zones: Zones, of_folder: set[int]) -> dict:
         """Its row in the table of files."""
         brokers = self.brokers[""] or (of_folder if len(of_folder) == 1 else set())
-        name, has_local = self.source.name, any(is_local for *_, is_local in self._ends)
-        ends = [
-            local_ms - is_local * zones.ahead_ms(name, [n], [local_ms])[0]
-            for n, local_ms, is_local in self._ends
-        ]
-        first, last = (ends[0], ends[-1]) if ends else (None, None)
+        name, ends = self.source.name, (self._first or self._last, self._last or self._first)
+        has_local = any(end is not None and end[2] for end in ends)
+        first, last = (
+            end and end[1] - end[2] * zones.ahead_ms(name, [end[0]], [end[1]])[0] for end in ends
+        )
         return {
             "file": name, "bytes": self.source.size_bytes, "lines": self.lines,
             "status": self.status, "layout": self.reader.layout.name,
@@ -304,14 +304,17 @@ class LogFile:
 
     def told(self, run: str, zones: Zones, of_folder: set[int]) -> Iterator[ReadRow]:
         """Its rows, with times in UTC and the broker filled in where a line does not name it."""
-        places = [each.row.line for each in self._rows], [each.row.ts_ms for each in self._rows]
+        rows = effective(self._rows, self._void)
+        places = [each.row.line for each in rows], [each.row.ts_ms for each in rows]
+        moment, repeated = 0, Counter[int]()
         known: dict[str, int | None] = {}  # the broker of a source, if its lines name only one
-        for source in {each.source for each in self._rows}:
+        for source in {each.source for each in rows}:
             names = self.brokers[""], self.brokers[source], of_folder
             known[source] = next((min(each) for each in names if len(each) == 1), None)
-        for each, ahead_ms in zip(
-            self._rows, zones.ahead_ms(self.source.name, *places), strict=True
-        ):
+        for each, ahead_ms in zip(rows, zones.ahead_ms(self.source.name, *places), strict=True):
+            if each.row.ts_ms != moment:
+                moment, repeated = each.row.ts_ms, Counter()
+            repeated[each.same] += 1
             row = copy(each.row)
             row.run = run
             if each.is_local:
@@ -321,7 +324,7 @@ class LogFile:
             if row.replica is None and row.kind in OF_ITSELF:
                 row.replica = row.broker
             row.leader = leader_of(row)
-            yield each._replace(row=row)
+            yield each._replace(row=row, same=each.same << 20 | repeated[each.same])
 
 
 def _part(level: str, logger: str | None) -> str:
@@ -349,6 +352,11 @@ def _begin(heads: Iterable[Head | None]) -> int:
 def _text(data: bytes) -> str:
     """Bytes, without a hole before them, as text that can be printed, strange ones as \\xNN."""
     return data.lstrip(b"\0").decode("utf-8", "backslashreplace").replace("\0", "\\x00")
+
+
+def _last_lines(block: ReadBlock) -> list[str]:
+    """The last lines of a block, the last one first."""
+    return [_text(block.line(n)) for n in _from_the_end(block)]
 
 
 def _from_the_end(block: ReadBlock) -> range:

@@ -40,9 +40,10 @@ from isrlab.logs.reader.layout import Layout
 from isrlab.logs.reader.lines import OF_ITSELF
 from isrlab.logs.reader.many_files import read_files
 from isrlab.logs.reader.metadata import files as metadata_files
-from isrlab.logs.reader.one_file import LogFile, ReadRow
+from isrlab.logs.reader.one_file import LogFile
 from isrlab.logs.reader.packed import DamagedFileError, UnpackedFiles
 from isrlab.logs.reader.strays import without_strays
+from isrlab.logs.reader.truncations import ReadRow
 from isrlab.logs.reader.zones import Zones
 
 if TYPE_CHECKING:

@@ -1,0 +1,58 @@
+"""Truncations that had no effect: the log says so near the fetcher's line, before or after it."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import NamedTuple, TypeAlias
+
+from isrlab.events.statements import Statement
+
+NEAR_LINES = 100  # a log's answer to its fetcher comes within this many lines
+_NO_EFFECT = re.compile(
+    r"\[\w+ partition=([^\s,]+)-(\d{1,9}), .*\] Truncating to (\d{1,18}) has no effect"
+    r"|Truncating ([^\s,]+)-(\d{1,9}) to (\d{1,18}) has no effect"
+)
+CutPlace: TypeAlias = tuple[str | None, int | None, int | None]  # topic, partition, offset
+
+
+class ReadRow(NamedTuple):
+    """A row and its identity: `same` is equal for the same text in one millisecond, `source` is the
+    pod or host that the line names."""
+
+    row: Statement
+    same: int
+    source: str
+    is_local: bool
+
+
+def void_in(line: str) -> CutPlace | None:
+    """The truncation that had no effect, as a line says."""
+    said = _NO_EFFECT.search(line) if "has no effect" in line else None
+    if said is None:
+        return None
+    topic, partition, end = (said[i] or said[i + 3] for i in (1, 2, 3))
+    return topic, int(partition), int(end)
+
+
+def effective(rows: list[ReadRow], void: Sequence[tuple[int, CutPlace]]) -> list[ReadRow]:
+    """The rows of a file without its truncations that had no effect; `void`: lines that say so.
+
+    The fetcher and the log each print a line about one truncation.
+    """
+    held: dict[CutPlace, list[Statement]] = defaultdict(list)
+    gone = set[int]()
+    cut = [(each.row.line, each.row) for each in rows if each.row.kind == "truncate"]
+    told: list[tuple[int, Statement | CutPlace]] = [*cut, *void]
+    for line, said in sorted(told, key=itemgetter(0)) if void else ():
+        if not isinstance(said, Statement):
+            gone |= {id(row) for row in held[said] if row.line >= line - NEAR_LINES}
+            held[said] = [row for row in held[said] if id(row) not in gone]
+            continue
+        near = held[said.topic, said.partition, said.log_end_offset]
+        if said.detail.get("step") in [row.detail.get("step") for row in near]:
+            near.clear()
+        near.append(said)
+    return [each for each in rows if id(each.row) not in gone]

@@ -27,7 +27,6 @@ LOGGING = (
 )  # without these SLF4J is silent
 # Only the quick compiler: a run of a few seconds takes half the processor time.
 QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-ASM = ("--add-exports", "java.base/jdk.internal.org.objectweb.asm=ALL-UNNAMED")  # for Repair.java
 MAIN = "org.apache.kafka.controller.Hunt"
 
 
@@ -68,7 +67,7 @@ def built(release: str, what: str, sources: list[tuple[str, str]], theirs: str) 
     for name, text in sources:
         (folder / "source" / name).write_text(text)
     files = [str(folder / "source" / name) for name, _ in sources]
-    command = ["javac", "-nowarn", "-proc:none", *ASM, "-cp", theirs, "-d", str(folder), *files]
+    command = ["javac", "-nowarn", "-proc:none", "-cp", theirs, "-d", str(folder), *files]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         errors = [x for x in done.stderr.splitlines() if "error:" in x]
@@ -95,7 +94,7 @@ def lines(
     A patient hunt also shows a break whose schedule has all the actions of one shown before.
     """
     is_kept = str(repairs.RACE in repaired).lower()
-    options = [*QUICK, *ASM, f"-Drepaired={is_kept}", "-Xmx1g"]
+    options = [*QUICK, f"-Drepaired={is_kept}", "-Xmx1g"]
     options += ["-Dpatient=true"] * is_patient
     command = ["java", *options, "-cp", path, MAIN, *arguments]
     with subprocess.Popen(

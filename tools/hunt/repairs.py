@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from judge import jars
 
-# An edit of bytecode (Repair.java): Partition is Scala, which javac cannot compile.
+# In Node.java, before the only call of the method: Partition is Scala, which javac cannot compile.
 RACE = "pending_change_kept"
 
 

@@ -2,7 +2,7 @@ package org.apache.kafka.controller;
 
 import java.io.*;
 import java.util.*;
-import java.util.stream.Collectors;
+import java.util.stream.*;
 
 /** Runs random schedules and shortens those that break a promise; or replays schedules. */
 public final class Hunt {
@@ -17,7 +17,6 @@ public final class Hunt {
     private Hunt(Op level) { this.level = level; }
 
     public static void main(String[] args) throws Exception {
-        if (Boolean.getBoolean("repaired")) Repair.keepPendingChange();
         if (args[0].equals("replay")) {
             BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
             for (String line; (line = lines.readLine()) != null; ) replay(line, args.length > 1);
@@ -27,20 +26,12 @@ public final class Hunt {
         }
     }
 
-    static List<Op.Act> parsed(String schedule) {
-        return Arrays.stream(schedule.split(";")).map(Op::parse).collect(Collectors.toList());
-    }
-
-    static String written(List<Op.Act> schedule) {
-        return schedule.stream().map(Op.Act::toString).collect(Collectors.joining("; "));
-    }
-
     private static void replay(String line, boolean isLoud) {
-        World world = null;
+        List<Op.Act> acts = Arrays.stream(line.split(";")).map(Op::parse).toList();
+        World world = new World(acts.get(0));
         int shown = 0;
-        for (Op.Act act : parsed(line)) {
-            if (act.op() == Op.CLUSTER || act.op() == Op.WHOLE) world = new World(act, new Random(0));
-            else world.run(act);
+        for (Op.Act act : acts) {
+            if (act != acts.get(0)) world.run(act);
             if (isLoud) System.out.println("  " + act + "  " + shown(world));
             for (; isLoud && shown < world.breaks.size(); shown++) {
                 System.out.println("    BROKEN " + world.breaks.get(shown).key());
@@ -83,7 +74,7 @@ public final class Hunt {
         int dirs = isWhole || Draw.chance(random, 0.5) ? 0 : random.nextInt(1 << count);
         List<Op.Act> acts = new ArrayList<>();
         acts.add(new Op.Act(level, new int[] {count, dirs, elr, Draw.from(random, 1, 1, 2), -1}));
-        World world = new World(acts.get(0), new Random(0));
+        World world = new World(acts.get(0));
         List<Op> pool = pool(random, level);
         int length = isWhole ? 60 + random.nextInt(200) : 15 + random.nextInt(40);
         Map<List<Object>, Double> shares = new HashMap<>(); // the share of each drawn action that is kept
@@ -128,7 +119,8 @@ public final class Hunt {
         for (String other : known) if (IS_PATIENT ? other.equals(shape) : isWithin(other, shape)) return;
         known.add(shape);
         System.out.println(String.join("\t", "break", key, first(cut), "" + schedules, "" + steps,
-            String.format("%.1f", seconds(start)), written(cut)));
+            String.format("%.1f", seconds(start)),
+            cut.stream().map(Op.Act::toString).collect(Collectors.joining("; "))));
         System.out.flush();
     }
 
@@ -143,7 +135,7 @@ public final class Hunt {
     private static String first(List<Op.Act> acts) { return ran(acts).breaks.get(0).key(); }
 
     private static World ran(List<Op.Act> acts) {
-        World world = new World(acts.get(0), new Random(0));
+        World world = new World(acts.get(0));
         for (int i = 1; i < acts.size() && !world.isOver; i++) world.run(acts.get(i));
         return world;
     }
@@ -159,7 +151,7 @@ public final class Hunt {
     /** Removes actions, then simplifies those that are left, while the same promise is broken. */
     static List<Op.Act> cut(List<Op.Act> acts, String key) {
         List<Op.Act> now = new ArrayList<>(acts);
-        for (int size = Math.max(1, now.size() / 2); size >= 1; size = size > 1 ? size / 2 : 0) {
+        for (int size = Math.max(1, now.size() / 2); size >= 1; size /= 2) {
             for (int at = now.size() - size; at >= 1; at--) {
                 if (at + size > now.size()) continue;
                 List<Op.Act> less = new ArrayList<>(now);
@@ -167,19 +159,15 @@ public final class Hunt {
                 if (breaks(less, key)) now = less;
             }
         }
-        boolean isSmaller = true;
-        while (isSmaller) {
-            isSmaller = false;
-            for (int i = 0; i < now.size() && !isSmaller; i++) {
-                for (Op.Act simpler : simpler(now.get(i))) {
-                    List<Op.Act> less = new ArrayList<>(now);
-                    if (simpler == null) less.remove(i);
-                    else less.set(i, simpler);
-                    if (!breaks(less, key)) continue;
-                    now = less;
-                    isSmaller = true;
-                    break;
-                }
+        for (int i = 0; i < now.size(); i++) {
+            for (Op.Act simpler : simpler(now.get(i))) {
+                List<Op.Act> less = new ArrayList<>(now);
+                if (simpler == null) less.remove(i);
+                else less.set(i, simpler);
+                if (!breaks(less, key)) continue;
+                now = less;
+                i = -1; // from the first action again
+                break;
             }
         }
         return now;
@@ -200,14 +188,12 @@ public final class Hunt {
         int from = act.op() == Op.CREATE ? 3 : act.op() == Op.REASSIGN ? 2 : n.length;
         if (act.op() == Op.CREATE && n[2] > 0) found.add(with(act, 2, 0));
         for (int i = n.length - 1; i >= from; i--) {
-            if (n[i] != 0) continue;
-            found.add(new Op.Act(act.op(), Arrays.copyOf(n, i)));
+            if (n[i] == 0) found.add(new Op.Act(act.op(), Arrays.copyOf(n, i)));
         }
-        boolean isOneList = from < n.length && Arrays.stream(n, from, n.length).noneMatch(x -> x == 0);
-        for (int i = from; isOneList && n.length - from > 1 && i < n.length; i++) {
-            int[] less = new int[n.length - 1];
-            System.arraycopy(n, 0, less, 0, i);
-            System.arraycopy(n, i + 1, less, i, n.length - i - 1);
+        boolean isOneList = n.length - from > 1 && Arrays.stream(n).skip(from).noneMatch(x -> x == 0);
+        for (int i = from; isOneList && i < n.length; i++) {
+            int out = i;
+            int[] less = IntStream.range(0, n.length).filter(x -> x != out).map(x -> n[x]).toArray();
             found.add(new Op.Act(act.op(), less));
         }
         return found;
@@ -222,16 +208,13 @@ public final class Hunt {
     /** The partitions, for a reader. */
     private static String shown(World world) {
         StringBuilder text = new StringBuilder();
-        for (int s = 0; s < world.slots.length; s++) {
-            var slot = world.slots[s];
+        for (World.Slot slot : world.live) {
             var p = slot.state;
-            if (p == null) continue;
             text.append(String.format("[t%d-%d leader=%d epoch=%d isr=%s elr=%s replicas=%s +%s -%s acked=%d has=%s] ",
-                s / World.PARTS, s % World.PARTS, p.leader, p.leaderEpoch, Arrays.toString(p.isr),
-                Arrays.toString(Late.<int[]>field(p, "elr", new int[0])), Arrays.toString(p.replicas),
-                Arrays.toString(p.addingReplicas), Arrays.toString(p.removingReplicas), slot.acked,
-                Arrays.toString(slot.has)));
-            for (int b = 1; world.nodes != null && b <= world.count; b++) text.append(world.nodes[b].shown(s));
+                slot.t, slot.p, p.leader, p.leaderEpoch, Arrays.toString(p.isr), Arrays.toString(slot.elr),
+                Arrays.toString(p.replicas), Arrays.toString(p.addingReplicas), Arrays.toString(p.removingReplicas),
+                slot.acked, Arrays.toString(slot.has)));
+            for (int b = 1; world.nodes != null && b <= world.count; b++) text.append(world.nodes[b].shown(slot.s));
         }
         return text.toString();
     }

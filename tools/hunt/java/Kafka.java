@@ -3,12 +3,16 @@ package org.apache.kafka.controller;
 import java.nio.ByteBuffer;
 import java.util.*;
 import java.util.AbstractMap.SimpleImmutableEntry;
-import java.util.function.Supplier;
+import java.util.function.*;
+import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.FeatureUpdate;
 import org.apache.kafka.clients.admin.AlterConfigOp.OpType;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.message.*;
+import org.apache.kafka.common.message.AlterPartitionReassignmentsRequestData.*;
+import org.apache.kafka.common.message.CreatePartitionsRequestData.*;
+import org.apache.kafka.common.message.CreateTopicsRequestData.*;
 import org.apache.kafka.common.metadata.*;
 import org.apache.kafka.common.protocol.*;
 import org.apache.kafka.common.security.auth.KafkaPrincipal;
@@ -29,53 +33,48 @@ final class Kafka {
     static final String MIN_ISR = "min.insync.replicas";
     static final String UNCLEAN = "unclean.leader.election.enable";
     static final long SESSION_MS = 9_000;
-    private static final String STATE = AlterPartitionRequestData.class.getName() + "$BrokerState";
-    private static final Object CONTEXT = Late.made(Late.type("org.apache.kafka.common.utils.LogContext",
-        "org.apache.kafka.common.utils.internals.LogContext"), "hunt");
-    private static final Object SCHEMA =
-        Late.call(Late.type("kafka.server.KafkaRaftServer"), "configSchema");
-    private static final Map<String, VersionRange> SUPPORTED = supported();
-    private static final ControllerRequestContext ASKED = asked();
+    private static final Object CONTEXT = Late.made("LogContext", "hunt");
+    private static final Object SCHEMA = Late.call(kafka.server.KafkaRaftServer.class, "configSchema");
+    private static final Class<?> PROVENANCE = Late.type("MetadataProvenance");
+    private static final Map<String, VersionRange> SUPPORTED =
+        Late.call(QuorumFeatures.class, "defaultFeatureMap|defaultSupportedFeatureMap", false);
+    private static final ControllerRequestContext ASKED = Late.made(ControllerRequestContext.class,
+        new RequestHeaderData().setRequestApiKey(ApiKeys.ALTER_PARTITION.id)
+            .setRequestApiVersion(ApiKeys.ALTER_PARTITION.latestVersion()),
+        KafkaPrincipal.ANONYMOUS, OptionalLong.empty(), (Consumer<Integer>) count -> { });
     private static final MetadataRecordSerde SERDE = MetadataRecordSerde.INSTANCE;
-    private static final Object CHECKER =
-        Late.constant("org.apache.kafka.metadata.SupportedConfigChecker", "TRUE");
+    private static final Object CHECKER = Late.constant("SupportedConfigChecker", "TRUE");
 
     /** A clock that only the schedule moves. */
     static final class Clock implements Time {
         long ms = 1_000_000;
 
         public long milliseconds() { return ms; }
-
         public long hiResClockMs() { return ms; }
-
         public long nanoseconds() { return ms * 1_000_000; }
-
         public void sleep(long more) { ms += more; }
-
         public void waitObject(Object object, Supplier<Boolean> condition, long deadline) { }
     }
 
     final Clock clock = new Clock();
-    final List<ApiMessageAndVersion> log = new ArrayList<>();
+    private List<ApiMessageAndVersion> log = new ArrayList<>();
     final List<MetadataImage> images = new ArrayList<>(); // after each batch of the log
     final List<Long> ends = new ArrayList<>();
-    final Random random;
     long offset;
+    boolean isUnknown; // whether an answer was UNKNOWN_SERVER_ERROR
     FeatureControlManager features;
     ConfigurationControlManager configs;
     ClusterControlManager cluster;
     ReplicationControlManager replication;
     MetadataImage image = MetadataImage.EMPTY;
 
-    Kafka(Random random, int elr, int metadata, int minIsr) {
-        this.random = random;
+    Kafka(int elr, int metadata, int minIsr) {
         build();
-        short level = metadata > 0 ? (short) metadata
-            : Late.<MetadataVersion>call(MetadataVersion.class, latest()).featureLevel();
+        MetadataVersion newest = Late.call(MetadataVersion.class, "latestProduction|latest");
         List<ApiMessageAndVersion> first = new ArrayList<>();
-        first.add(feature(MetadataVersion.FEATURE_NAME, level));
+        first.add(feature(MetadataVersion.FEATURE_NAME, metadata > 0 ? metadata : newest.featureLevel()));
         if (elr > 0) {
-            first.add(feature(ELR, (short) 1));
+            first.add(feature(ELR, 1));
             // as Formatter and ActivationRecordsGenerator do: the cluster has a min ISR of its own
             first.add(new ApiMessageAndVersion(new ConfigRecord().setResourceType((byte) 4)
                 .setResourceName("").setName(MIN_ISR).setValue("" + minIsr), (short) 0));
@@ -84,68 +83,37 @@ final class Kafka {
         cluster.activate();
     }
 
-    private static String latest() {
-        return Late.has(MetadataVersion.class, "latestProduction") ? "latestProduction" : "latest";
-    }
-
-    static boolean hasWriter() {
-        return Late.found("org.apache.kafka.image.writer.RecordListWriter") instanceof Class;
-    }
+    static boolean hasWriter() { return Late.type("RecordListWriter") != null; }
 
     static boolean knowsElr() { return SUPPORTED.containsKey(ELR); }
 
-    private static ApiMessageAndVersion feature(String name, short level) {
-        FeatureLevelRecord record = new FeatureLevelRecord().setName(name).setFeatureLevel(level);
+    private static ApiMessageAndVersion feature(String name, int level) {
+        FeatureLevelRecord record = new FeatureLevelRecord().setName(name).setFeatureLevel((short) level);
         return new ApiMessageAndVersion(record, (short) 0);
-    }
-
-    private static Map<String, VersionRange> supported() {
-        boolean isOld = Late.has(QuorumFeatures.class, "defaultFeatureMap");
-        return Late.call(QuorumFeatures.class, isOld ? "defaultFeatureMap" : "defaultSupportedFeatureMap",
-            false);
-    }
-
-    private static ControllerRequestContext asked() {
-        RequestHeaderData header = new RequestHeaderData().setRequestApiKey(ApiKeys.ALTER_PARTITION.id)
-            .setRequestApiVersion(ApiKeys.ALTER_PARTITION.latestVersion());
-        return Late.made(ControllerRequestContext.class, header, KafkaPrincipal.ANONYMOUS,
-            OptionalLong.empty(), (java.util.function.Consumer<Integer>) count -> { });
     }
 
     /** Builds the managers, new and empty, as in a controller that starts. */
     private void build() {
         SnapshotRegistry registry = Late.made(SnapshotRegistry.class, CONTEXT);
-        QuorumFeatures quorum = Late.made(QuorumFeatures.class, 0, apiVersions(), SUPPORTED, List.of(0));
+        Object quorum = Late.made(QuorumFeatures.class, 0, Late.made("ApiVersions"), SUPPORTED, List.of(0));
         Map<String, Object> parts = new HashMap<>(Map.of("LogContext", CONTEXT,
             "SnapshotRegistry", registry, "QuorumFeatures", quorum, "KafkaConfigSchema", SCHEMA,
             "Time", clock, "setClusterId", "hunt", "setSessionTimeoutNs", SESSION_MS * 1_000_000,
-            "ReplicaPlacer", new StripedReplicaPlacer(random)));
+            "ReplicaPlacer", new StripedReplicaPlacer(new Random(0))));
         features = Late.built(FeatureControlManager.class, parts);
         parts.put("FeatureControlManager", features);
         configs = Late.built(ConfigurationControlManager.class, parts);
         parts.put("ConfigurationControlManager", configs);
-        for (Class<?> kind : ClusterControlManager.class.getDeclaredClasses()) {
-            if (kind.isInterface()) parts.put(kind.getSimpleName(), handler(kind));
+        // a registration is passed on to the manager of replicas, as QuorumController does
+        for (String kind : List.of("ClusterControlManager$BrokerShutdownHandler",
+            "ClusterControlManager$BrokerUncleanShutdownHandler", "BrokerUncleanShutdownHandler")) {
+            if (Late.type(kind) == null) continue;
+            parts.put(Late.type(kind).getSimpleName(), Late.proxy(kind, (name, args) ->
+                Late.call(replication, "handleBrokerShutdown|handleBrokerUncleanShutdown", args)));
         }
-        Object older = Late.found("org.apache.kafka.controller.BrokerUncleanShutdownHandler");
-        if (older instanceof Class<?> kind) parts.put(kind.getSimpleName(), handler(kind));
         cluster = Late.built(ClusterControlManager.class, parts);
         parts.put("ClusterControlManager", cluster);
         replication = Late.built(ReplicationControlManager.class, parts);
-    }
-
-    private static Object apiVersions() {
-        return Late.made(Late.type("org.apache.kafka.clients.ApiVersions"));
-    }
-
-    /** Passes a broker's registration on to the manager of replicas, as QuorumController does. */
-    private Object handler(Class<?> kind) {
-        return java.lang.reflect.Proxy.newProxyInstance(kind.getClassLoader(), new Class<?>[] {kind},
-            (proxy, method, args) -> {
-                String name = List.of("handleBrokerShutdown", "handleBrokerUncleanShutdown").stream()
-                    .filter(x -> Late.has(replication, x)).findFirst().orElseThrow();
-                return Late.call(replication, name, args);
-            });
     }
 
     // Records
@@ -165,9 +133,8 @@ final class Kafka {
     }
 
     private void applied(MetadataDelta delta) {
-        Object kind = Late.found("org.apache.kafka.image.MetadataProvenance");
-        image = kind instanceof Class<?> c
-            ? Late.call(delta, "apply", Late.made(c, offset, 1, clock.ms, true)) : Late.call(delta, "apply");
+        Object made = PROVENANCE == null ? null : Late.made(PROVENANCE, offset, 1, clock.ms, true);
+        image = Late.call(delta, "apply", made);
         images.add(image);
         ends.add(offset);
     }
@@ -186,8 +153,11 @@ final class Kafka {
         for (Object target : List.of(features, configs, cluster, replication)) Late.replay(target, record, at);
     }
 
+    /** Writes what a request brings about. An answer that brings about nothing may be an error. */
     <T> T done(ControllerResult<T> result) {
         write(result.records());
+        String text = result.records().isEmpty() ? String.valueOf(result.response()) : "";
+        isUnknown |= text.contains("errorCode=-1,") || text.contains("error=UNKNOWN_SERVER_ERROR");
         return result.response();
     }
 
@@ -198,152 +168,114 @@ final class Kafka {
             .setClusterId("hunt").setIncarnationId(incarnation);
         SUPPORTED.forEach((name, range) -> data.features().add(new BrokerRegistrationRequestData.Feature()
             .setName(name).setMinSupportedVersion(range.min()).setMaxSupportedVersion(range.max())));
-        if (Late.has(data, "setLogDirs")) Late.call(data, "setLogDirs", directories);
-        if (Late.has(data, "setPreviousBrokerEpoch")) Late.call(data, "setPreviousBrokerEpoch", previous);
+        Late.call(data, "setLogDirs|", directories);
+        Late.call(data, "setPreviousBrokerEpoch|", previous);
         ControllerResult<?> result = Late.call(cluster, "registerBroker", data, offset + 1,
             Late.call(features, "finalizedFeatures", Long.MAX_VALUE), (short) 4, true);
         return Late.<Long>call(done(result), "epoch");
     }
 
-    /** A heartbeat, and its answer: {fenced, stopping, may stop}. */
-    boolean[] beat(int broker, long epoch, boolean wantsStop, List<Uuid> offline, List<Uuid> cordoned, long read) {
-        if (Late.has(cluster, "trackBrokerHeartbeat")) {
-            Late.<Boolean>call(cluster, "trackBrokerHeartbeat", broker, epoch);
-        }
+    /** A heartbeat. Returns whether the broker may stop. */
+    boolean beat(int broker, long epoch, boolean wantsStop, List<Uuid> offline, List<Uuid> cordoned, long read) {
+        Late.call(cluster, "trackBrokerHeartbeat|", broker, epoch);
         BrokerHeartbeatRequestData data = new BrokerHeartbeatRequestData().setBrokerId(broker)
             .setBrokerEpoch(epoch).setCurrentMetadataOffset(read).setWantShutDown(wantsStop);
         if (!offline.isEmpty()) Late.call(data, "setOfflineLogDirs", offline);
-        if (Late.has(data, "setCordonedLogDirs")) Late.call(data, "setCordonedLogDirs", cordoned);
-        OptionalLong at = Late.has(cluster, "registerBrokerRecordOffset")
-            ? Late.call(cluster, "registerBrokerRecordOffset", broker) : OptionalLong.of(0);
-        if (at.isEmpty()) throw new org.apache.kafka.common.errors.StaleBrokerEpochException("no such");
-        Object reply = done(Late.call(replication, "processBrokerHeartbeat", data, at.getAsLong()));
-        boolean stopping = Late.call(reply, "inControlledShutdown");
-        if (stopping) {
-            String name = Late.has(cluster.heartbeatManager(), "maybeUpdateControlledShutdownOffset")
-                ? "maybeUpdateControlledShutdownOffset" : "updateControlledShutdownOffset";
-            Late.call(cluster.heartbeatManager(), name, broker, offset);
+        Late.call(data, "setCordonedLogDirs|", cordoned);
+        OptionalLong at = Late.call(cluster, "registerBrokerRecordOffset|", broker);
+        if (at != null && at.isEmpty()) throw new org.apache.kafka.common.errors.StaleBrokerEpochException("no such");
+        Object reply = done(Late.call(replication, "processBrokerHeartbeat", data, at == null ? 0L : at.getAsLong()));
+        if (Late.<Boolean>call(reply, "inControlledShutdown")) {
+            Late.call(cluster.heartbeatManager(),
+                "maybeUpdateControlledShutdownOffset|updateControlledShutdownOffset", broker, offset);
         }
-        return new boolean[] {Late.call(reply, "isFenced"), stopping, Late.call(reply, "shouldShutDown")};
+        return Late.call(reply, "shouldShutDown");
     }
 
-    /** The length of a session passes, without heartbeats of this broker only. True if it was unfenced. */
-    boolean expire(int broker) {
+    /** The length of a session passes, without heartbeats of this broker only. */
+    void expire(int broker) {
         clock.ms += SESSION_MS + 1_000;
+        boolean isOld = !Late.has(cluster, "trackBrokerHeartbeat");
         for (BrokerRegistration other : brokers().values()) {
             if (other.id() == broker || other.fenced()) continue;
-            if (Late.has(cluster, "trackBrokerHeartbeat")) {
-                Late.<Boolean>call(cluster, "trackBrokerHeartbeat", other.id(), other.epoch());
-            } else {
-                Late.call(cluster.heartbeatManager(), "touch", other.id(), false, offset);
-            }
+            if (isOld) Late.call(cluster.heartbeatManager(), "touch", other.id(), false, offset);
+            else Late.call(cluster, "trackBrokerHeartbeat", other.id(), other.epoch());
         }
-        boolean was = brokers().containsKey(broker) && !brokers().get(broker).fenced();
         for (int i = 0; i < 12; i++) done(Late.call(replication, "maybeFenceOneStaleBroker"));
-        return was;
     }
 
     void unregister(int broker) { done(replication.unregisterBroker(broker)); }
 
-    short create(String topic, List<List<Integer>> replicas, Map<String, String> settings) {
-        CreateTopicsRequestData.CreatableTopic data = new CreateTopicsRequestData.CreatableTopic()
-            .setName(topic).setNumPartitions(-1).setReplicationFactor((short) -1);
+    void create(String topic, List<List<Integer>> replicas, Map<String, String> settings) {
+        CreatableTopic data = new CreatableTopic().setName(topic).setNumPartitions(-1).setReplicationFactor((short) -1);
         for (int p = 0; p < replicas.size(); p++) {
-            data.assignments().add(new CreateTopicsRequestData.CreatableReplicaAssignment()
-                .setPartitionIndex(p).setBrokerIds(replicas.get(p)));
+            data.assignments().add(new CreatableReplicaAssignment().setPartitionIndex(p).setBrokerIds(replicas.get(p)));
         }
-        String in = CreateTopicsRequestData.class.getName();
-        settings.forEach((name, value) -> { // the class was misspelt up to 3.9
-            Object config = Late.made(Late.type(in + "$CreatableTopicConfig", in + "$CreateableTopicConfig"));
-            Late.call(config, "setName", name);
-            Late.call(config, "setValue", value);
-            Late.call(data.configs(), "add", config);
-        });
+        String in = "CreateTopicsRequestData$"; // the class of a setting was misspelt up to 3.9
+        settings.forEach((name, value) -> Late.call(data.configs(), "add", message(
+            in + "CreatableTopicConfig|" + in + "CreateableTopicConfig", "setName", name, "setValue", value)));
         CreateTopicsRequestData all = new CreateTopicsRequestData();
         all.topics().add(data);
-        org.apache.kafka.common.message.CreateTopicsResponseData answer =
-            done(Late.call(replication, "createTopics", ASKED, all, Set.of(), false));
-        return answer.topics().find(topic).errorCode();
+        done(Late.call(replication, "createTopics", ASKED, all, Set.of(), false));
     }
 
     Uuid idOf(String topic) { return replication.getTopicId(topic); }
 
-    short delete(Uuid topic) {
-        Map<Uuid, org.apache.kafka.common.requests.ApiError> answer =
-            done(Late.call(replication, "deleteTopics", ASKED, List.of(topic)));
-        return answer.get(topic).error().code();
-    }
+    void delete(Uuid topic) { done(Late.call(replication, "deleteTopics", ASKED, List.of(topic))); }
 
-    short grow(String topic, int count, List<Integer> replicas) {
-        var data = new CreatePartitionsRequestData.CreatePartitionsTopic().setName(topic).setCount(count)
-            .setAssignments(List.of(
-                new CreatePartitionsRequestData.CreatePartitionsAssignment().setBrokerIds(replicas)));
-        List<org.apache.kafka.common.message.CreatePartitionsResponseData.CreatePartitionsTopicResult>
-            answer = done(Late.call(replication, "createPartitions", ASKED, List.of(data)));
-        return answer.get(0).errorCode();
+    void grow(String topic, int count, List<Integer> replicas) {
+        done(Late.call(replication, "createPartitions", ASKED, List.of(new CreatePartitionsTopic().setName(topic)
+            .setCount(count).setAssignments(List.of(new CreatePartitionsAssignment().setBrokerIds(replicas))))));
     }
 
     /** An empty list of replicas cancels a reassignment. */
-    short reassign(String topic, int partition, List<Integer> replicas) {
-        var part = new AlterPartitionReassignmentsRequestData.ReassignablePartition()
-            .setPartitionIndex(partition).setReplicas(replicas.isEmpty() ? null : replicas);
-        var data = new AlterPartitionReassignmentsRequestData().setTopics(List.of(
-            new AlterPartitionReassignmentsRequestData.ReassignableTopic().setName(topic)
-                .setPartitions(List.of(part))));
-        return done(replication.alterPartitionReassignments(data)).responses().get(0).partitions().get(0)
-            .errorCode();
+    void reassign(World.Slot slot, List<Integer> replicas) {
+        done(replication.alterPartitionReassignments(new AlterPartitionReassignmentsRequestData().setTopics(List.of(
+            new ReassignableTopic().setName("t" + slot.t).setPartitions(List.of(new ReassignablePartition()
+                .setPartitionIndex(slot.p).setReplicas(replicas.isEmpty() ? null : replicas)))))));
     }
 
-    /** Requests this ISR, as the leader of this state, with these broker epochs. */
-    short alter(Uuid topic, int partition, PartitionRegistration state, long[] epochs, int[] isr) {
-        var part = new AlterPartitionRequestData.PartitionData().setPartitionIndex(partition)
-            .setLeaderEpoch(state.leaderEpoch).setPartitionEpoch(state.partitionEpoch);
+    /** Requests this ISR as the leader, with these broker epochs. */
+    void alter(Uuid topic, World.Slot slot, int[] isr, IntToLongFunction epochs) {
+        var part = new AlterPartitionRequestData.PartitionData().setPartitionIndex(slot.p)
+            .setLeaderEpoch(slot.state.leaderEpoch).setPartitionEpoch(slot.state.partitionEpoch);
         if (Late.has(part, "setNewIsrWithEpochs")) {
-            Late.call(part, "setNewIsrWithEpochs", Arrays.stream(isr).mapToObj(id -> message(STATE,
-                "setBrokerId", id, "setBrokerEpoch", epochs[id])).toList());
+            Late.call(part, "setNewIsrWithEpochs", Arrays.stream(isr).mapToObj(id ->
+                message("AlterPartitionRequestData$BrokerState", "setBrokerId", id, "setBrokerEpoch",
+                    epochs.applyAsLong(id))).toList());
         } else {
             Late.call(part, "setNewIsr", Arrays.stream(isr).boxed().toList());
         }
-        var data = new AlterPartitionRequestData().setBrokerId(state.leader)
-            .setBrokerEpoch(epochs[state.leader]).setTopics(List.of(
-                new AlterPartitionRequestData.TopicData().setTopicId(topic).setPartitions(List.of(part))));
-        return alter(data).topics().get(0).partitions().get(0).errorCode();
+        alter(new AlterPartitionRequestData().setBrokerId(slot.state.leader)
+            .setBrokerEpoch(epochs.applyAsLong(slot.state.leader)).setTopics(List.of(
+                new AlterPartitionRequestData.TopicData().setTopicId(topic).setPartitions(List.of(part)))));
     }
 
     AlterPartitionResponseData alter(AlterPartitionRequestData data) {
         return done(replication.alterPartition(ASKED, data));
     }
 
-    short elect(String topic, int partition, boolean unclean) {
+    void elect(World.Slot slot, boolean unclean) {
         var topics = new ElectLeadersRequestData.TopicPartitionsCollection();
-        topics.add(new ElectLeadersRequestData.TopicPartitions().setTopic(topic)
-            .setPartitions(List.of(partition)));
-        var data = new ElectLeadersRequestData().setElectionType((byte) (unclean ? 1 : 0))
-            .setTopicPartitions(topics);
-        return done(replication.electLeaders(data)).replicaElectionResults().get(0).partitionResult().get(0)
-            .errorCode();
+        topics.add(new ElectLeadersRequestData.TopicPartitions().setTopic("t" + slot.t).setPartitions(List.of(slot.p)));
+        done(replication.electLeaders(new ElectLeadersRequestData().setElectionType((byte) (unclean ? 1 : 0))
+            .setTopicPartitions(topics)));
     }
 
-    void balance() {
-        done(Late.<ControllerResult<Boolean>>call(replication, "maybeBalancePartitionLeaders"));
-    }
+    void balance() { done(Late.call(replication, "maybeBalancePartitionLeaders")); }
 
     /** The timer of unclean elections, in releases that have one (since 3.9). */
     void electUncleanly() {
-        if (!Late.has(replication, "maybeElectUncleanLeaders")) return;
-        done(Late.<ControllerResult<Boolean>>call(replication, "maybeElectUncleanLeaders"));
+        ControllerResult<?> result = Late.call(replication, "maybeElectUncleanLeaders|");
+        if (result != null) done(result);
     }
 
     /** Sets, or deletes if the value is empty, a setting of a topic or (no topic) of the cluster. */
-    short configure(String topic, String name, String value) {
+    void configure(String topic, String name, String value) {
         var type = topic.isEmpty() ? ConfigResource.Type.BROKER : ConfigResource.Type.TOPIC;
-        ConfigResource resource = new ConfigResource(type, topic);
-        OpType what = value.isEmpty() ? OpType.DELETE : OpType.SET;
-        Map<String, Map.Entry<OpType, String>> change = new LinkedHashMap<>();
-        change.put(name, new SimpleImmutableEntry<>(what, value));
-        Map<ConfigResource, org.apache.kafka.common.requests.ApiError> answer =
-            done(Late.call(configs, "incrementalAlterConfigs", Map.of(resource, change), false, true));
-        return answer.get(resource).error().code();
+        var change = new SimpleImmutableEntry<>(value.isEmpty() ? OpType.DELETE : OpType.SET, value);
+        done(Late.call(configs, "incrementalAlterConfigs",
+            Map.of(new ConfigResource(type, topic), Map.of(name, change)), false, true));
     }
 
     void feature(String name, int level, boolean isUpgrade) {
@@ -354,7 +286,7 @@ final class Kafka {
     }
 
     void assign(int broker, long epoch, Map<Uuid, Map<Uuid, List<Integer>>> places) {
-        String in = "org.apache.kafka.common.message.AssignReplicasToDirsRequestData";
+        String in = "AssignReplicasToDirsRequestData";
         List<Object> directories = new ArrayList<>();
         places.forEach((place, topics) -> {
             List<Object> moved = new ArrayList<>();
@@ -362,13 +294,13 @@ final class Kafka {
                 numbers.stream().map(number -> message(in + "$PartitionData", "setPartitionIndex", number)).toList())));
             directories.add(message(in + "$DirectoryData", "setId", place, "setTopics", moved));
         });
-        done(Late.<ControllerResult<?>>call(replication, "handleAssignReplicasToDirs",
-            message(in, "setBrokerId", broker, "setBrokerEpoch", epoch, "setDirectories", directories)));
+        done(Late.call(replication, "handleAssignReplicasToDirs", message(in, "setBrokerId", broker, "setBrokerEpoch", epoch,
+            "setDirectories", directories)));
     }
 
     /** A message of Kafka's protocol with these values, each after the name of its setter. */
     private static Object message(String type, Object... values) {
-        Object made = Late.made(Late.type(type));
+        Object made = Late.made(type);
         for (int i = 0; i < values.length; i += 2) Late.call(made, (String) values[i], values[i + 1]);
         return made;
     }
@@ -377,12 +309,8 @@ final class Kafka {
 
     /** A standby takes over that has read the log, or that loads a snapshot of the image. */
     void failOver(boolean fromSnapshot) {
-        List<ApiMessageAndVersion> records = fromSnapshot ? snapshot() : new ArrayList<>(log);
+        if (fromSnapshot) log = snapshot().stream().map(Kafka::decoded).collect(Collectors.toList());
         build();
-        if (fromSnapshot) {
-            log.clear();
-            records.forEach(record -> log.add(decoded(record)));
-        }
         MetadataDelta delta = Late.made(MetadataDelta.class, MetadataImage.EMPTY, CHECKER);
         long at = 0;
         for (ApiMessageAndVersion record : log) {
@@ -394,22 +322,16 @@ final class Kafka {
     }
 
     List<ApiMessageAndVersion> snapshot() {
-        Object writer = Late.made(Late.type("org.apache.kafka.image.writer.RecordListWriter"));
-        Class<?> kind = Late.type("org.apache.kafka.image.writer.ImageWriterOptions$Builder");
-        Object options = Late.can(kind, image) ? Late.made(kind, image) : Late.made(kind, version());
-        if (Late.has(options, "setMetadataVersion")) Late.call(options, "setMetadataVersion", version());
+        Object writer = Late.made("RecordListWriter");
+        Object options = Late.made("ImageWriterOptions$Builder", image);
+        Late.call(options, "setMetadataVersion|", version());
         Late.call(image, "write", writer, Late.call(options, "build"));
         return Late.call(writer, "records");
     }
 
-    MetadataVersion version() {
-        boolean isNew = Late.has(features, "metadataVersionOrThrow");
-        return Late.call(features, isNew ? "metadataVersionOrThrow" : "metadataVersion");
-    }
+    MetadataVersion version() { return Late.call(features, "metadataVersionOrThrow|metadataVersion"); }
 
-    boolean isElr() {
-        return Late.has(features, "isElrFeatureEnabled") && Late.<Boolean>call(features, "isElrFeatureEnabled");
-    }
+    boolean isElr() { return Boolean.TRUE.equals(Late.call(features, "isElrFeatureEnabled|")); }
 
     Map<Integer, BrokerRegistration> brokers() { return cluster.brokerRegistrations(); }
 
@@ -423,7 +345,8 @@ final class Kafka {
         if (Late.has(configs, "getTopicConfig")) {
             entry = Late.call(configs, "getTopicConfig", topic, name);
         } else {
-            Map<String, String> own = Late.call(configs, "getConfigs", new ConfigResource(ConfigResource.Type.TOPIC, topic));
+            Map<String, String> own = Late.call(configs, "getConfigs",
+                new ConfigResource(ConfigResource.Type.TOPIC, topic));
             entry = Late.<Map<String, ?>>call(configs, "computeEffectiveTopicConfigs", own).get(name);
         }
         return entry instanceof String text ? text : Late.call(entry, "value");

@@ -3,72 +3,38 @@ package org.apache.kafka.controller;
 import java.lang.invoke.*;
 import java.lang.reflect.*;
 import java.util.*;
+import java.util.concurrent.Callable;
+import java.util.function.BiFunction;
 import java.util.stream.Collectors;
 
 /**
- * Bridges the differences between releases by reflection: finds methods by name, parameters by type. A
- * call passes the arguments of the newest release in order; an older method takes those that fit.
+ * Bridges the differences between releases by reflection: finds classes by the end of their name, methods by name,
+ * and parameters by type. A call passes the arguments of the newest release in order; an older method takes
+ * those that fit. A name may have alternatives, "new|old", of which the last may be empty: then nothing is called.
  */
 final class Late {
-    private record Call(Method method, MethodHandle handle, int[] chosen) { }
+    private record Call(MethodHandle handle, int[] chosen) { }
 
-    private static final Map<Class<?>, Map<String, Call>> CALLS = new HashMap<>();
-    private static final Map<Class<?>, Map<Class<?>, Optional<Call>>> REPLAYS = new HashMap<>();
+    /** The packages of Kafka's classes: if a class has moved, its newest place comes first. */
+    private static final String[] PACKAGES = ("server.storage.log storage.internals.log storage.log.metrics"
+        + " storage.internals.checkpoint server.partition server.purgatory server.common server.util"
+        + " server common.utils common.utils.internals common.record.internal common.record common.compress"
+        + " common.requests common.message metadata image image.writer controller clients"
+        + " cluster server.metadata server.checkpoints utils log").split(" ");
+    private static final Map<Class<?>, Map<String, Optional<Call>>> CALLS = new HashMap<>();
     private static final Map<Class<?>, Set<String>> NAMES = new HashMap<>();
     private static final Map<Class<?>, Map<String, Optional<Field>>> FIELDS = new HashMap<>();
-    private static final Map<String, Object> TYPES = new HashMap<>();
+    private static final Map<String, Optional<Class<?>>> TYPES = new HashMap<>();
 
     private Late() { }
 
-    static Class<?> type(String... names) {
-        for (String name : names) if (found(name) instanceof Class<?> kind) return kind;
-        throw new IllegalStateException("no class of " + Arrays.toString(names));
-    }
-
-    /** The class of this name, or the name itself in releases without that class. */
-    static Object found(String name) {
-        return TYPES.computeIfAbsent(name, x -> {
-            try {
-                return Class.forName(x, false, Late.class.getClassLoader());
-            } catch (ClassNotFoundException | NoClassDefFoundError e) {
-                return x;
-            }
-        });
-    }
-
-    static Object constant(String name, String field) {
+    /** Runs this, and throws its exceptions on unchanged, without what reflection puts around them. */
+    private static <T> T sure(Callable<T> body) {
         try {
-            return found(name) instanceof Class<?> kind ? kind.getField(field).get(null) : name;
-        } catch (ReflectiveOperationException e) {
-            throw new IllegalStateException(e);
-        }
-    }
-
-    static boolean has(Object target, String name) {
-        Class<?> kind = target instanceof Class<?> c ? c : target.getClass();
-        return NAMES.computeIfAbsent(kind, c -> all(c).stream().map(Method::getName)
-            .collect(Collectors.toSet())).contains(name);
-    }
-
-    /** Calls a method (static if the target is a class). Its exceptions are thrown on unchanged. */
-    @SuppressWarnings("unchecked")
-    static <T> T call(Object target, String name, Object... args) {
-        Class<?> kind = target instanceof Class<?> c ? c : target.getClass();
-        Map<String, Call> calls = CALLS.computeIfAbsent(kind, x -> new HashMap<>());
-        Call call = calls.get(name);
-        if (call == null) calls.put(name, call = chosen(kind, name, args));
-        return (T) run(call, target, args);
-    }
-
-    private static Object run(Call call, Object target, Object... args) {
-        boolean isStatic = Modifier.isStatic(call.method.getModifiers());
-        Object[] given = new Object[call.chosen.length + (isStatic ? 0 : 1)];
-        if (!isStatic) given[0] = target;
-        int first = isStatic ? 0 : 1;
-        for (int i = 0; i < call.chosen.length; i++) given[i + first] = args[call.chosen[i]];
-        try {
-            return (Object) call.handle.invokeExact(given);
-        } catch (Throwable e) {
+            return body.call();
+        } catch (InvocationTargetException e) {
+            throw Late.<RuntimeException>as(e.getCause());
+        } catch (Exception e) {
             throw Late.<RuntimeException>as(e);
         }
     }
@@ -76,58 +42,95 @@ final class Late {
     @SuppressWarnings("unchecked")
     private static <E extends Throwable> E as(Throwable e) throws E { throw (E) e; }
 
+    /** The class of one of these names, or null in releases without it. */
+    static Class<?> type(String names) {
+        return TYPES.computeIfAbsent(names, x -> Arrays.stream(names.split("\\|")).<Class<?>>mapMulti((name, found) -> {
+            for (String root : List.of("org.apache.kafka.", "kafka.")) {
+                for (String place : PACKAGES) {
+                    try {
+                        found.accept(Class.forName(root + place + "." + name, false, Late.class.getClassLoader()));
+                    } catch (ClassNotFoundException | NoClassDefFoundError e) {
+                        continue;
+                    }
+                }
+            }
+        }).findFirst()).orElse(null);
+    }
+
+    /** The class that is meant: by itself, by its name, or as that of an object. */
+    private static Class<?> kind(Object target) {
+        if (target instanceof Class<?> kind) return kind;
+        return target instanceof String names ? Objects.requireNonNull(type(names), names) : target.getClass();
+    }
+
+    /** A static field's value, or null in releases without the class. */
+    static Object constant(String names, String field) {
+        return type(names) == null ? null : sure(() -> type(names).getField(field).get(null));
+    }
+
+    static boolean has(Object target, String name) {
+        return NAMES.computeIfAbsent(kind(target), c -> all(c).stream().map(Method::getName)
+            .collect(Collectors.toSet())).contains(name);
+    }
+
+    /** Calls a method (static if the target is a class). Its exceptions are thrown on unchanged. */
+    static <T> T call(Object target, String names, Object... args) { return run(names, target, names, args); }
+
     /** Replays a record in a manager or a delta, if it has a `replay` for the record's type. */
     static void replay(Object target, Object record, long at) {
-        Optional<Call> call = REPLAYS.computeIfAbsent(target.getClass(), x -> new HashMap<>())
-            .computeIfAbsent(record.getClass(), kind -> Arrays.stream(target.getClass().getDeclaredMethods())
-                .filter(m -> m.getName().equals("replay") && m.getParameterTypes()[0] == kind).findFirst()
-                .map(m -> called(m, fit(m.getParameterTypes(), new Object[] {record, at}))));
-        if (call.isPresent()) run(call.get(), target, record, at);
+        run(record.getClass().getName(), target, "replay|", record, at);
     }
 
-    private static Call chosen(Class<?> kind, String name, Object[] args) {
-        for (Method method : all(kind)) {
-            int[] fit = method.getName().equals(name) ? fit(method.getParameterTypes(), args) : null;
-            if (fit == null || method.isBridge()) continue;
-            return called(method, fit);
-        }
-        throw new IllegalStateException(kind.getName() + " has no " + name + " for "
-            + Arrays.toString(args));
-    }
-
-    private static Call called(Method method, int[] fit) {
-        method.setAccessible(true);
+    @SuppressWarnings("unchecked")
+    private static <T> T run(String key, Object target, String names, Object... args) {
+        Map<String, Optional<Call>> calls = CALLS.computeIfAbsent(kind(target), x -> new HashMap<>());
+        Optional<Call> found = calls.get(key);
+        if (found == null) calls.put(key, found = chosen(kind(target), names, args));
+        if (found.isEmpty()) return null;
+        int[] chosen = found.get().chosen;
+        Object[] given = new Object[chosen.length + 1];
+        given[0] = target;
+        for (int i = 0; i < chosen.length; i++) given[i + 1] = args[chosen[i]];
         try {
-            MethodHandle handle = MethodHandles.lookup().unreflect(method);
-            int count = handle.type().parameterCount();
-            handle = handle.asFixedArity().asType(handle.type().generic());
-            return new Call(method, handle.asSpreader(Object[].class, count), fit);
-        } catch (IllegalAccessException e) {
-            throw new IllegalStateException(e);
+            return (T) (Object) found.get().handle.invokeExact(given);
+        } catch (Throwable e) {
+            throw Late.<RuntimeException>as(e);
         }
+    }
+
+    private static Optional<Call> chosen(Class<?> kind, String names, Object[] args) {
+        for (String name : names.split("\\|")) {
+            for (Method method : all(kind)) {
+                if (!method.getName().equals(name) || method.isBridge()) continue;
+                int[] fit = fit(method.getParameterTypes(), args);
+                if (fit != null) return Optional.of(new Call(sure(() -> handle(method)), fit));
+            }
+        }
+        if (names.endsWith("|")) return Optional.empty();
+        throw new IllegalStateException(kind.getName() + " has no " + names + " for " + Arrays.toString(args));
+    }
+
+    /** A handle that takes an array: the target, which a static method ignores, and the arguments. */
+    private static MethodHandle handle(Method method) throws IllegalAccessException {
+        method.setAccessible(true);
+        MethodHandle handle = MethodHandles.lookup().unreflect(method).asFixedArity();
+        boolean isStatic = Modifier.isStatic(method.getModifiers());
+        if (isStatic) handle = MethodHandles.dropArguments(handle, 0, Object.class);
+        return handle.asType(handle.type().generic()).asSpreader(Object[].class, handle.type().parameterCount());
     }
 
     /** For each parameter, the index of the first unused argument of its type; null if one has none. */
     private static int[] fit(Class<?>[] parameters, Object[] args) {
         int[] chosen = new int[parameters.length];
-        boolean[] taken = new boolean[args.length];
+        Arrays.fill(chosen, -1);
         for (int i = 0; i < parameters.length; i++) {
+            Class<?> kind = MethodType.methodType(parameters[i]).wrap().returnType();
             int at = 0;
-            while (at < args.length && (taken[at] || !boxed(parameters[i]).isInstance(args[at]))) at++;
+            while (at < args.length && (World.holds(chosen, at) || !kind.isInstance(args[at]))) at++;
             if (at == args.length) return null;
-            taken[at] = true;
             chosen[i] = at;
         }
         return chosen;
-    }
-
-    private static Class<?> boxed(Class<?> kind) {
-        if (!kind.isPrimitive()) return kind;
-        return MethodHandles.constant(kind, zero(kind)).type().wrap().returnType();
-    }
-
-    private static Object zero(Class<?> kind) {
-        return java.lang.reflect.Array.get(java.lang.reflect.Array.newInstance(kind, 1), 0);
     }
 
     private static List<Method> all(Class<?> kind) {
@@ -142,89 +145,73 @@ final class Late {
     /** A field's value, or `otherwise` in releases without that field. */
     @SuppressWarnings("unchecked")
     static <T> T field(Object target, String name, T otherwise) {
-        Optional<Field> field = FIELDS.computeIfAbsent(target.getClass(), x -> new HashMap<>())
-            .computeIfAbsent(name, x -> Optional.ofNullable(declared(target.getClass(), x)));
+        Field field = declared(target.getClass(), name);
         try {
-            return field.isEmpty() ? otherwise : (T) field.get().get(target);
+            return field == null ? otherwise : (T) field.get(target);
         } catch (IllegalAccessException e) {
             throw new IllegalStateException(e);
         }
     }
 
     static void set(Object target, String name, Object value) {
-        try {
+        sure(() -> {
             declared(target.getClass(), name).set(target, value);
-        } catch (IllegalAccessException e) {
-            throw new IllegalStateException(e);
-        }
+            return null;
+        });
+    }
+
+    private static Field declared(Class<?> kind, String name) {
+        return FIELDS.computeIfAbsent(kind, x -> new HashMap<>()).computeIfAbsent(name, x -> {
+            for (Class<?> c = kind; c != null; c = c.getSuperclass()) {
+                for (Field field : c.getDeclaredFields()) {
+                    if (!field.getName().equals(name)) continue;
+                    field.setAccessible(true);
+                    return Optional.of(field);
+                }
+            }
+            return Optional.empty();
+        }).orElse(null);
     }
 
     /** An object made without a constructor, for a parameter that is required but not used here. */
     static Object blank(Class<?> kind) {
-        try {
-            Field unsafe = sun.misc.Unsafe.class.getDeclaredField("theUnsafe");
-            unsafe.setAccessible(true);
-            return ((sun.misc.Unsafe) unsafe.get(null)).allocateInstance(kind);
-        } catch (ReflectiveOperationException e) {
-            throw new IllegalStateException(e);
-        }
+        sun.misc.Unsafe unsafe = sure(() -> (sun.misc.Unsafe) declared(sun.misc.Unsafe.class, "theUnsafe").get(null));
+        return sure(() -> unsafe.allocateInstance(kind));
     }
 
-    private static Field declared(Class<?> kind, String name) {
-        for (Class<?> c = kind; c != null; c = c.getSuperclass()) {
-            for (Field field : c.getDeclaredFields()) {
-                if (!field.getName().equals(name)) continue;
-                field.setAccessible(true);
-                return field;
-            }
-        }
-        return null;
+    /** An object of this interface, all of whose methods are this function of their name and arguments. */
+    static Object proxy(Object face, BiFunction<String, Object[], Object> body) {
+        return Proxy.newProxyInstance(Late.class.getClassLoader(), new Class<?>[] {kind(face)},
+            (self, method, args) -> switch (method.getName()) {
+                case "hashCode" -> System.identityHashCode(self);
+                case "equals" -> self == args[0];
+                case "toString" -> "hunt";
+                default -> body.apply(method.getName(), args);
+            });
     }
 
     /** A manager of the controller from its builder, whose setters are filled by name or by type. */
     static <T> T built(Class<T> kind, Map<String, Object> parts) {
-        try {
-            Constructor<?> constructor = type(kind.getName() + "$Builder").getDeclaredConstructor();
-            constructor.setAccessible(true);
-            Object builder = constructor.newInstance();
-            for (Method method : builder.getClass().getDeclaredMethods()) {
-                if (!method.getName().startsWith("set") || method.getParameterCount() != 1) continue;
-                Object part = parts.getOrDefault(method.getName(),
-                    parts.get(method.getParameterTypes()[0].getSimpleName()));
-                if (part == null) continue;
-                method.setAccessible(true);
-                method.invoke(builder, part);
-            }
-            return kind.cast(Late.<Object>call(builder, "build"));
-        } catch (InvocationTargetException e) {
-            throw Late.<RuntimeException>as(e.getCause());
-        } catch (ReflectiveOperationException e) {
-            throw new IllegalStateException(e);
+        Object builder = made(kind.getSimpleName() + "$Builder");
+        for (Method method : builder.getClass().getDeclaredMethods()) {
+            if (!method.getName().startsWith("set") || method.getParameterCount() != 1) continue;
+            Object part = parts.getOrDefault(method.getName(), parts.get(method.getParameterTypes()[0].getSimpleName()));
+            if (part != null) call(builder, method.getName(), part);
         }
-    }
-
-    static boolean can(Class<?> kind, Object... args) {
-        return Arrays.stream(kind.getDeclaredConstructors())
-            .anyMatch(c -> c.getParameterCount() > 0 && fit(c.getParameterTypes(), args) != null);
+        return call(builder, "build");
     }
 
     /** A new object, from the longest constructor whose parameters these arguments fill. */
     @SuppressWarnings("unchecked")
-    static <T> T made(Class<T> kind, Object... args) {
-        Constructor<?>[] constructors = kind.getDeclaredConstructors();
+    static <T> T made(Object type, Object... args) {
+        Constructor<?>[] constructors = kind(type).getDeclaredConstructors();
         Arrays.sort(constructors, Comparator.comparing(c -> -c.getParameterCount()));
         for (Constructor<?> constructor : constructors) {
             int[] fit = fit(constructor.getParameterTypes(), args);
             if (fit == null) continue;
             constructor.setAccessible(true);
-            try {
-                return (T) constructor.newInstance(Arrays.stream(fit).mapToObj(i -> args[i]).toArray());
-            } catch (InvocationTargetException e) {
-                throw Late.<RuntimeException>as(e.getCause());
-            } catch (ReflectiveOperationException e) {
-                throw new IllegalStateException(e);
-            }
+            return (T) sure(() -> constructor.newInstance(Arrays.stream(fit).mapToObj(i -> args[i]).toArray()));
         }
-        throw new IllegalStateException("no constructor of " + kind + " for " + Arrays.toString(args));
+        throw new IllegalStateException("no constructor of " + type + " for " + Arrays.toString(args));
     }
 }

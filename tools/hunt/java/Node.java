@@ -4,6 +4,7 @@ import java.nio.ByteBuffer;
 import java.util.*;
 import org.apache.kafka.clients.ClientResponse;
 import org.apache.kafka.common.*;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.ApiException;
 import org.apache.kafka.common.message.*;
 import org.apache.kafka.common.protocol.*;
@@ -40,6 +41,7 @@ final class Node {
     /** An acks=all request that waits for followers. */
     record Wait(int slot, Part part, long end, int epoch) { }
 
+    private static final boolean IS_REPAIRED = Boolean.getBoolean("repaired");
     final World w;
     final int id;
     final Part[] parts;
@@ -96,7 +98,11 @@ final class Node {
             hasNews() ? " behind" : "");
     }
 
-    static void save(Part part) {
+    void save() {
+        for (Part part : parts) if (part != null && isUp()) save(part);
+    }
+
+    private static void save(Part part) {
         Late.call(part.log, "flush", false);
         part.saved = Real.highWatermark(part.log);
     }
@@ -117,6 +123,7 @@ final class Node {
 
     /** Applies the next batch as ReplicaManager.applyDelta does: drops, leads or follows partitions. */
     void news() {
+        if (!hasNews()) return;
         MetadataImage was = image;
         image = w.kafka.images.get(at++);
         Late.call(cache, "setImage", image);
@@ -140,11 +147,9 @@ final class Node {
 
     private int minIsr(String topic) {
         for (String name : List.of(topic, "")) {
-            var type = name.isEmpty() ? org.apache.kafka.common.config.ConfigResource.Type.BROKER
-                : org.apache.kafka.common.config.ConfigResource.Type.TOPIC;
-            Properties found = image.configs().configProperties(
-                new org.apache.kafka.common.config.ConfigResource(type, name));
-            if (found.containsKey(Kafka.MIN_ISR)) return Integer.parseInt(found.getProperty(Kafka.MIN_ISR));
+            var type = name.isEmpty() ? ConfigResource.Type.BROKER : ConfigResource.Type.TOPIC;
+            String found = image.configs().configProperties(new ConfigResource(type, name)).getProperty(Kafka.MIN_ISR);
+            if (found != null) return Integer.parseInt(found);
         }
         return 1;
     }
@@ -153,16 +158,26 @@ final class Node {
         TopicPartition place = new TopicPartition("t" + s / World.PARTS, s % World.PARTS);
         Part part = parts[s];
         boolean isNew = part == null || !part.topic.equals(topic);
-        if (isNew) parts[s] = part = new Part(topic, Real.log(id, s, place, topic));
+        if (isNew) parts[s] = part = new Part(topic, Real.log(id, place, topic));
         if (part.partition == null) {
             part.partition = Real.partition(this, place, topic);
             Late.call(part.partition, "setLog", part.log, false);
             Late.call(part.log, "updateHighWatermark", Math.min(part.saved, Real.end(part.log)));
         }
-        Real.order(part.partition, place, now, isNew, now.leader == id, topic);
+        if (!IS_REPAIRED || now.leader != id || !isKnown(part.partition, now)) {
+            Real.order(part.partition, place, now, isNew, now.leader == id, topic);
+        }
         if (part.epoch != now.leaderEpoch || part.leader != now.leader) part.fetch = null;
         part.leader = now.leader;
         part.epoch = now.leaderEpoch;
+    }
+
+    /** The smallest repair of the race, before the only call of makeLeader (in Scala, so its source cannot be
+     * edited): a leader that receives the epochs that it already has keeps its state. */
+    private static boolean isKnown(Object partition, PartitionRegistration now) {
+        return Late.<Boolean>call(partition, "isLeader")
+            && Late.<Integer>call(partition, "getLeaderEpoch") == now.leaderEpoch
+            && Late.<Integer>call(partition, "getPartitionEpoch") == now.partitionEpoch;
     }
 
     // ISR changes: one request in flight, as NodeToControllerChannelManager sends it
@@ -214,6 +229,10 @@ final class Node {
         return parts[slot] != null && parts[slot].partition != null && parts[slot].leader == id;
     }
 
+    boolean follows(int slot) {
+        return isUp() && parts[slot] != null && parts[slot].leader > 0 && parts[slot].leader != id;
+    }
+
     void produce(int slot) {
         if (!leads(slot)) return;
         Part part = parts[slot];
@@ -239,8 +258,8 @@ final class Node {
     }
 
     void fetch(int slot) {
+        if (!follows(slot)) return;
         Part part = parts[slot];
-        if (!isUp() || part == null || part.leader < 1 || part.leader == id) return;
         Node leader = w.nodes[part.leader];
         Part theirs = leader.parts[slot];
         boolean isThere = leader.isUp() && theirs != null && theirs.partition != null && theirs.topic.equals(part.topic);

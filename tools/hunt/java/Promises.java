@@ -1,13 +1,16 @@
 package org.apache.kafka.controller;
 
 import java.util.*;
+import java.util.function.Predicate;
+import java.util.stream.*;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.metadata.*;
 
 /** The checks of the promises. */
 final class Promises {
     private static final int[] NONE = {};
-    private static final String OURS = Late.class.getPackageName();
+    private static final String THEIRS = "(org\\.apache\\.)?kafka\\..*";
+    private static final String OURS = Late.class.getPackageName() + "\\.(Late|Real|Node|World|Kafka)\\b.*";
     private final World w;
 
     Promises(World world) { w = world; }
@@ -21,43 +24,34 @@ final class Promises {
     }
 
     private static String frame(Throwable e) {
-        for (StackTraceElement at : e.getStackTrace()) {
-            String kind = at.getClassName();
-            boolean isTheirs = (kind.startsWith("org.apache.kafka.") || kind.startsWith("kafka.")) && !kind.startsWith(OURS + ".Late")
-                && !kind.startsWith(OURS + ".Real") && !kind.startsWith(OURS + ".Node") && !kind.startsWith(OURS + ".World") && !kind.startsWith(OURS + ".Kafka");
-            if (isTheirs) return kind.substring(kind.lastIndexOf('.') + 1) + "." + at.getMethodName();
-        }
-        return "?";
+        return Arrays.stream(e.getStackTrace())
+            .filter(at -> at.getClassName().matches(THEIRS) && !at.getClassName().matches(OURS)).findFirst()
+            .map(at -> at.getClassName().replaceFirst(".*\\.", "") + "." + at.getMethodName()).orElse("?");
     }
 
     static boolean isReplay(Throwable e) {
-        for (StackTraceElement at : e.getStackTrace()) {
-            if (at.getClassName().equals(Kafka.class.getName()) && at.getMethodName().equals("write")) return true;
-        }
-        return false;
+        return Arrays.stream(e.getStackTrace()).anyMatch(at ->
+            at.getClassName().equals(Kafka.class.getName()) && at.getMethodName().equals("write"));
     }
 
     void check() {
-        for (int s = 0; s < w.slots.length; s++) {
-            World.Slot slot = w.slots[s];
-            if (slot.state != null) partition(slot, s);
+        for (World.Slot slot : w.live) {
+            partition(slot);
             slot.previous = slot.state;
         }
         indices();
     }
-
-    private static int[] elr(PartitionRegistration state) { return Late.field(state, "elr", NONE); }
 
     /** The last known leader may be elected while ELR is on. */
     private int[] lastKnown(PartitionRegistration state) {
         return w.kafka.isElr() ? Late.field(state, "lastKnownElr", NONE) : NONE;
     }
 
-    private void partition(World.Slot slot, int s) {
+    private void partition(World.Slot slot) {
         PartitionRegistration state = slot.state;
-        int[] elr = elr(state);
+        int[] elr = slot.elr;
         if (state.leader >= 0) leader(slot);
-        else if (canLead(state, elr)) w.broken(Promise.LEADER_COMES, "");
+        else if (canLead(slot)) w.broken(Promise.LEADER_COMES, "");
         else if (state.isr.length + elr.length + lastKnown(state).length == 0) {
             w.broken(Promise.ONE_ELIGIBLE, w.kafka.isElr() ? "" : "while ELR is off");
         }
@@ -75,9 +69,9 @@ final class Promises {
             if (!w.kafka.brokers().containsKey(b)) w.broken(Promise.ELR_REGISTERED, "ELR");
             else if (isStale(slot, b)) w.broken(Promise.ELR_HAS_ALL, "");
         }
-        minIsr(state, elr, s);
+        minIsr(slot, elr);
         epochs(slot.previous, state);
-        Object image = w.kafka.image.topics().getPartition(w.ids[s / World.PARTS], s % World.PARTS);
+        Object image = w.kafka.image.topics().getPartition(w.ids[slot.t], slot.p);
         if (!state.equals(image)) {
             w.broken(Promise.IMAGE_AGREES, differing(state, (PartitionRegistration) image));
         }
@@ -93,9 +87,7 @@ final class Promises {
         PartitionRegistration state = slot.state;
         int leader = state.leader;
         if (!World.holds(state.isr, leader)) w.broken(Promise.LEADER_OF_ISR, "");
-        if (!w.kafka.cluster.isActive(leader) || !isOnline(state, leader)) {
-            w.broken(Promise.LEADER_ACTIVE, "");
-        }
+        if (!works(slot, leader)) w.broken(Promise.LEADER_ACTIVE, "");
         boolean isSame = slot.previous != null && slot.previous.leader == leader;
         if (isSame && slot.previous.leaderEpoch == state.leaderEpoch) return;
         if (!w.brokers[leader].up && slot.wiped[leader]) return; // its loss is not known before it starts again
@@ -109,45 +101,37 @@ final class Promises {
         for (int b = 1; b <= w.count; b++) slot.has[b] = Math.min(slot.has[b], slot.acked);
     }
 
-    private boolean isOnline(PartitionRegistration state, int b) {
-        if (!w.hasDirectories()) return true;
-        Uuid[] directories = Late.field(state, "directories", null);
-        for (int i = 0; i < state.replicas.length; i++) {
-            if (state.replicas[i] != b) continue;
-            return Late.<Boolean>call(w.kafka.cluster, "hasOnlineDir", b, directories[i]);
-        }
-        return true;
+    private boolean isOnline(World.Slot slot, int b) {
+        int[] replicas = slot.state.replicas;
+        int at = IntStream.range(0, replicas.length).filter(i -> replicas[i] == b).findFirst().orElse(-1);
+        return !w.hasDirectories() || at < 0
+            || Late.<Boolean>call(w.kafka.cluster, "hasOnlineDir", b, slot.directories.get(at));
     }
 
-    private boolean canLead(PartitionRegistration state, int[] elr) {
-        for (int b : state.isr.length > 0 ? state.isr : elr) {
-            boolean isReplica = World.holds(state.replicas, b);
-            if (isReplica && w.kafka.cluster.isActive(b) && isOnline(state, b)) return true;
-        }
-        return false;
+    private boolean canLead(World.Slot slot) {
+        int[] eligible = slot.state.isr.length > 0 ? slot.state.isr : slot.elr;
+        return Arrays.stream(eligible).anyMatch(b -> World.holds(slot.state.replicas, b) && works(slot, b));
+    }
+
+    private boolean works(World.Slot slot, int b) {
+        return w.kafka.cluster.isActive(b) && isOnline(slot, b);
     }
 
     /** Checks that the timer of unclean elections (since 3.9) left no partition that could have a leader. */
     void afterTimer() {
-        for (int s = 0; s < w.slots.length; s++) {
-            PartitionRegistration state = w.slots[s].state;
-            if (state == null || state.leader >= 0) continue;
-            if (!w.isUncleanAllowed[s / World.PARTS]) continue;
-            for (int b : state.replicas) {
-                if (w.kafka.cluster.isActive(b) && isOnline(state, b)) w.broken(Promise.UNCLEAN_COMES, "");
-            }
+        for (World.Slot slot : w.live) {
+            if (slot.state.leader >= 0 || !w.isUncleanAllowed[slot.t]) continue;
+            boolean isAlive = Arrays.stream(slot.state.replicas).anyMatch(b -> works(slot, b));
+            if (isAlive) w.broken(Promise.UNCLEAN_COMES, "");
         }
     }
 
-    private void minIsr(PartitionRegistration state, int[] elr, int s) {
+    private void minIsr(World.Slot slot, int[] elr) {
         if (!w.kafka.isElr()) return;
-        String topic = "t" + s / World.PARTS;
-        boolean isRepaired = Late.has(w.kafka.replication, "minIsrOfPartition");
-        int theirs = Late.call(w.kafka.replication,
-            isRepaired ? "minIsrOfPartition" : "getTopicEffectiveMinIsr", topic, state.replicas.length);
-        int own = w.kafka.minIsr(topic, state.replicas.length);
-        if (theirs != own) w.broken(Promise.MIN_ISR_AGREED, "");
-        if (elr.length > 0 && state.isr.length >= theirs) w.broken(Promise.ELR_UNDER_MIN, "");
+        int replicas = slot.state.replicas.length;
+        int theirs = Late.call(w.kafka.replication, "minIsrOfPartition|getTopicEffectiveMinIsr", "t" + slot.t, replicas);
+        if (theirs != w.kafka.minIsr("t" + slot.t, replicas)) w.broken(Promise.MIN_ISR_AGREED, "");
+        if (elr.length > 0 && slot.state.isr.length >= theirs) w.broken(Promise.ELR_UNDER_MIN, "");
     }
 
     private void epochs(PartitionRegistration was, PartitionRegistration now) {
@@ -160,90 +144,58 @@ final class Promises {
     // The indices that the managers keep in addition to the partitions
 
     private void indices() {
-        for (int b = -1; b <= w.count; b++) {
-            if (b == 0) continue;
-            int isr = 0;
-            int elr = 0;
-            for (int s = 0; s < w.slots.length; s++) {
-                PartitionRegistration state = w.slots[s].state;
-                if (state == null) continue;
-                boolean isIn = b < 0 ? state.leader < 0 : World.holds(state.isr, b);
-                if (isIn) isr |= 1 << s;
-                if (b > 0 && World.holds(elr(state), b)) elr |= 1 << s;
-            }
-            var brokersToIsrs = w.kafka.replication.brokersToIsrs();
-            Iterator<?> it = b < 0 ? brokersToIsrs.partitionsWithNoLeader()
-                : brokersToIsrs.partitionsWithBrokerInIsr(b);
-            if (mask(it) != isr) w.broken(Promise.ISR_INDEX, b < 0 ? "without leader" : "");
-            if (b < 0 || !Late.has(w.kafka.replication, "brokersToElrs")) continue;
-            Object index = Late.call(w.kafka.replication, "brokersToElrs");
-            if (mask(Late.call(index, "partitionsWithBrokerInElr", b)) != elr) {
-                w.broken(Promise.ELR_INDEX, "");
-            }
+        var isrs = w.kafka.replication.brokersToIsrs();
+        Object elrs = Late.call(w.kafka.replication, "brokersToElrs|");
+        same(isrs.partitionsWithNoLeader(), x -> x.state.leader < 0, Promise.ISR_INDEX, "without leader");
+        for (int b = 1; b <= w.count; b++) {
+            int id = b;
+            same(isrs.partitionsWithBrokerInIsr(b), x -> World.holds(x.state.isr, id), Promise.ISR_INDEX, "");
+            if (elrs == null) continue;
+            same(Late.call(elrs, "partitionsWithBrokerInElr", b), x -> World.holds(x.elr, id), Promise.ELR_INDEX, "");
         }
-        smaller();
-        brokersAgree();
-    }
-
-    private int mask(Iterator<?> it) {
-        int mask = 0;
-        while (it.hasNext()) {
-            Object at = it.next();
-            int t = Arrays.asList(w.ids).indexOf(Late.<Uuid>call(at, "topicId"));
-            int bit = t < 0 ? 1 << 30 : 1 << (t * World.PARTS + Late.<Integer>call(at, "partitionId"));
-            mask |= bit;
-        }
-        return mask;
-    }
-
-    private void smaller() {
         Map<Uuid, int[]> moving = Late.field(w.kafka.replication, "reassigningTopics", Map.of());
-        int count = 0;
-        int unbalanced = 0;
-        Map<Uuid, Integer> placed = new HashMap<>();
-        for (int s = 0; s < w.slots.length; s++) {
-            PartitionRegistration state = w.slots[s].state;
-            if (state == null) continue;
-            boolean isMoving = state.addingReplicas.length + state.removingReplicas.length > 0;
-            int[] kept = moving.getOrDefault(w.ids[s / World.PARTS], NONE);
-            if (isMoving != World.holds(kept, s % World.PARTS)) w.broken(Promise.REASSIGNING_INDEX, "");
-            if (isMoving) count++;
-            if (state.leader != state.replicas[0]) unbalanced |= 1 << s;
-            Uuid[] directories = Late.field(state, "directories", new Uuid[0]);
-            for (Uuid id : directories) {
-                if (id.getMostSignificantBits() != 0) placed.merge(id, 1 << s, (x, y) -> x | y);
-            }
-        }
-        int all = 0;
-        for (int[] kept : moving.values()) all += kept.length;
-        if (all != count) w.broken(Promise.REASSIGNING_INDEX, "");
-        Iterable<?> imbalanced = Late.field(w.kafka.replication, "imbalancedPartitions", null);
-        if (imbalanced != null && mask(imbalanced.iterator()) != unbalanced) {
-            w.broken(Promise.IMBALANCE_INDEX, "");
+        long all = moving.values().stream().mapToInt(parts -> parts.length).sum();
+        boolean isSame = all == w.live.stream().filter(World.Slot::isMoving).count() && w.live.stream().allMatch(x ->
+            x.isMoving() == World.holds(moving.getOrDefault(w.ids[x.t], NONE), x.p));
+        if (!isSame) w.broken(Promise.REASSIGNING_INDEX, "");
+        Iterable<?> unbalanced = Late.field(w.kafka.replication, "imbalancedPartitions", null);
+        if (unbalanced != null) {
+            same(unbalanced.iterator(), x -> x.state.leader != x.state.replicas[0], Promise.IMBALANCE_INDEX, "");
         }
         Map<Uuid, Iterable<?>> index = Late.field(w.kafka.replication, "directoriesToPartitions", null);
-        if (index == null) return;
-        index.forEach((id, parts) -> {
-            if (mask(parts.iterator()) != placed.getOrDefault(id, 0)) w.broken(Promise.DIRECTORY_INDEX, "");
-        });
-        if (!index.keySet().containsAll(placed.keySet())) w.broken(Promise.DIRECTORY_INDEX, "missing");
+        if (index != null) directories(index);
+        for (BrokerRegistration broker : w.kafka.brokers().values()) {
+            if (!broker.equals(w.kafka.image.cluster().broker(broker.id()))) w.broken(Promise.IMAGE_AGREES, "broker");
+        }
     }
 
-    private void brokersAgree() {
-        for (BrokerRegistration broker : w.kafka.brokers().values()) {
-            if (!broker.equals(w.kafka.image.cluster().broker(broker.id()))) {
-                w.broken(Promise.IMAGE_AGREES, "broker");
-            }
+    private void directories(Map<Uuid, Iterable<?>> index) {
+        Set<Uuid> placed = new HashSet<>();
+        for (World.Slot slot : w.live) {
+            for (Uuid id : slot.directories) if (id.getMostSignificantBits() != 0) placed.add(id);
         }
+        index.forEach((id, parts) -> same(parts.iterator(), x -> x.directories.contains(id), Promise.DIRECTORY_INDEX, ""));
+        if (!index.keySet().containsAll(placed)) w.broken(Promise.DIRECTORY_INDEX, "missing");
+    }
+
+    /** Checks that an index has the partitions that it should have, and no other. */
+    private void same(Iterator<?> index, Predicate<World.Slot> should, Promise promise, String what) {
+        int wanted = 0;
+        int there = 0;
+        for (World.Slot slot : w.live) if (should.test(slot)) wanted |= 1 << slot.s;
+        while (index.hasNext()) {
+            Object at = index.next();
+            int t = Arrays.asList(w.ids).indexOf(Late.<Uuid>call(at, "topicId"));
+            there |= t < 0 ? 1 << 30 : 1 << (t * World.PARTS + Late.<Integer>call(at, "partitionId"));
+        }
+        if (wanted != there) w.broken(promise, what);
     }
 
     /** A new controller has the partitions and brokers of its predecessor. */
     void reloaded(Map<Integer, BrokerRegistration> before) {
-        for (int s = 0; s < w.slots.length; s++) {
-            PartitionRegistration was = w.slots[s].state;
-            if (was == null) continue;
-            PartitionRegistration now = w.kafka.replication.getPartition(w.ids[s / World.PARTS], s % World.PARTS);
-            if (!was.equals(now)) w.broken(Promise.RELOADED, "partition " + differing(was, now));
+        for (World.Slot slot : w.live) {
+            PartitionRegistration now = w.kafka.replication.getPartition(w.ids[slot.t], slot.p);
+            if (!slot.state.equals(now)) w.broken(Promise.RELOADED, "partition " + differing(slot.state, now));
         }
         before.forEach((id, was) -> {
             if (!was.equals(w.kafka.brokers().get(id))) w.broken(Promise.RELOADED, "broker");
@@ -252,23 +204,19 @@ final class Promises {
 
     private static String differing(PartitionRegistration was, PartitionRegistration now) {
         if (now == null) return "gone";
-        StringBuilder names = new StringBuilder();
-        for (var field : PartitionRegistration.class.getFields()) {
-            Object a = Late.field(was, field.getName(), null);
-            Object b = Late.field(now, field.getName(), null);
-            if (!Objects.deepEquals(a, b)) names.append(field.getName()).append(' ');
-        }
-        return names.toString().strip();
+        return Arrays.stream(PartitionRegistration.class.getFields()).map(java.lang.reflect.Field::getName)
+            .filter(name -> !Objects.deepEquals(Late.field(was, name, null), Late.field(now, name, null)))
+            .collect(Collectors.joining(" "));
     }
 
     // Level two: what brokers do
 
     /** Checks a rise of the high watermark, unless several actions ran since the last check. */
     void broker(Node node, boolean isOne) {
-        for (int s = 0; s < node.parts.length; s++) {
-            Node.Part part = node.parts[s];
+        for (World.Slot slot : w.slots) {
+            Node.Part part = node.parts[slot.s];
             if (part == null || part.partition == null) continue;
-            if (part.leader == node.id && part.topic.equals(w.ids[s / World.PARTS])) told(w.slots[s], part);
+            if (part.leader == node.id && part.topic.equals(w.ids[slot.t])) told(slot, part);
             long now = Real.highWatermark(part.log);
             boolean isLess = part.leader == node.id && Late.<Boolean>call(part.partition, "isUnderMinIsr");
             if (isOne && now > part.shown && isLess) w.broken(Promise.HW_OF_MIN_ISR, "");
@@ -287,33 +235,29 @@ final class Promises {
 
     /** The promises for the time when all messages have arrived and all replicas have fetched. */
     void quiet() {
-        for (int s = 0; s < w.slots.length; s++) {
-            PartitionRegistration state = w.slots[s].state;
-            if (state == null || state.leader < 0) continue;
-            Node.Part leads = w.nodes[state.leader].parts[s];
+        for (World.Slot slot : w.live) {
+            PartitionRegistration state = slot.state;
+            if (state.leader < 0) continue;
+            Node.Part leads = w.nodes[state.leader].parts[slot.s];
             long end = leads == null || leads.partition == null ? 0 : Real.told(leads.partition);
-            if (!w.slots[s].acks.stream().allMatch(ack -> ack[0] < end && World.hasAck(leads, ack))) w.broken(Promise.ACKED_READABLE, "");
-            boolean isWhole = state.isr.length == state.replicas.length;
+            boolean isReadable = slot.acks.stream().allMatch(ack -> ack[0] < end && World.hasAck(leads, ack));
+            if (!isReadable) w.broken(Promise.ACKED_READABLE, "");
+            if (state.isr.length < state.replicas.length) continue;
             for (int b : state.isr) {
-                Node node = w.nodes[b];
-                if (isWhole && node.parts[s] != null && Real.end(node.parts[s].log) != Real.end(leads.log)) {
-                    w.broken(Promise.LOGS_AGREE, "");
-                }
+                Node.Part part = w.nodes[b].parts[slot.s];
+                if (part != null && Real.end(part.log) != Real.end(leads.log)) w.broken(Promise.LOGS_AGREE, "");
             }
-            if (isWhole && !w.nodes[state.leader].waits.isEmpty()) w.broken(Promise.PRODUCE_ANSWERED, "");
+            if (!w.nodes[state.leader].waits.isEmpty()) w.broken(Promise.PRODUCE_ANSWERED, "");
         }
     }
 
     void settled() {
-        for (World.Slot slot : w.slots) {
-            PartitionRegistration state = slot.state;
-            if (state == null) continue;
-            boolean isMoving = state.addingReplicas.length + state.removingReplicas.length > 0;
-            if (state.leader < 0) {
-                if (canLead(state, elr(state))) w.broken(Promise.ALL_RECOVERS, "no leader");
-            } else if (state.isr.length < state.replicas.length) {
+        for (World.Slot slot : w.live) {
+            if (slot.state.leader < 0) {
+                if (canLead(slot)) w.broken(Promise.ALL_RECOVERS, "no leader");
+            } else if (slot.state.isr.length < slot.state.replicas.length) {
                 w.broken(Promise.ALL_RECOVERS, "replicas out of sync");
-            } else if (isMoving) {
+            } else if (slot.isMoving()) {
                 w.broken(Promise.REASSIGNMENT_ENDS, "");
             }
         }

@@ -1,11 +1,10 @@
 package org.apache.kafka.controller;
 
 import java.io.File;
-import java.lang.reflect.Proxy;
 import java.nio.ByteBuffer;
 import java.util.*;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.function.BiFunction;
+import java.util.function.*;
 import org.apache.kafka.common.*;
 import scala.Function0;
 import scala.Option;
@@ -14,30 +13,22 @@ import scala.Option;
 final class Real {
     static final long LAG_MS = 8_000;
     static final int BYTES = 1 << 16;
-    private static final String KAFKA = "org.apache.kafka.";
-    private static final String INTERNALS = KAFKA + "storage.internals.log.";
     private static final File FOLDER = folder();
     private static final Map<String, Object> LOGS = new HashMap<>();
     private static final Map<Integer, Object> CONFIGS = new HashMap<>();
-    private static final Object SCHEDULER = proxy((name, args) -> null, KAFKA + "server.util.Scheduler");
-    private static final Object STATS = Late.made(Late.type(KAFKA + "storage.log.metrics.BrokerTopicStats",
-        "kafka.server.BrokerTopicStats"), false, Optional.empty());
-    private static final Object PURGATORY = Late.made(
-        Late.type(KAFKA + "server.purgatory.DelayedOperationPurgatory", "kafka.server.DelayedOperationPurgatory"),
-        "hunt", proxy((name, args) -> name.equals("size") ? (Object) 0 : null,
-            KAFKA + "server.util.timer.Timer", "kafka.utils.timer.Timer"), 0, 1_000, false, false);
-    private static final Object CHECKPOINTS = checkpoints();
-    private static final Object ISOLATION = constant("LOG_END", KAFKA + "server.storage.log.FetchIsolation",
-        INTERNALS + "FetchIsolation");
-    private static final Class<?> PARAMS = Late.type(KAFKA + "server.storage.log.FetchParams",
-        INTERNALS + "FetchParams", "kafka.server.FetchParams");
-    private static final Class<?> ASKED = Late.type(KAFKA + "common.requests.FetchRequest$PartitionData");
-    private static final Class<?> RECORDS = Late.type(KAFKA + "common.record.internal.MemoryRecords",
-        KAFKA + "common.record.MemoryRecords");
-    private static final Object GUARD = Late.found(INTERNALS + "VerificationGuard") instanceof Class<?>
-        ? Late.constant(INTERNALS + "VerificationGuard", "SENTINEL") : "none";
-    private static final Object CLIENT = constant("CLIENT", INTERNALS + "AppendOrigin");
-    private static final Object LOCAL = local();
+    private static final Object SCHEDULER = Late.proxy("Scheduler", (name, args) -> null);
+    private static final Object STATS = Late.made("BrokerTopicStats", false, Optional.empty());
+    private static final Object PURGATORY = Late.made("DelayedOperationPurgatory", "hunt",
+        Late.proxy("timer.Timer", (name, args) -> name.equals("size") ? (Object) 0 : null), 0, 1_000, false, false);
+    private static final boolean HAS_OPTIONAL =
+        Late.type("OffsetCheckpoints").getMethods()[0].getReturnType() == Optional.class;
+    private static final Object CHECKPOINTS =
+        Late.proxy("OffsetCheckpoints", (name, args) -> HAS_OPTIONAL ? Optional.empty() : Option.empty());
+    private static final Object ISOLATION = Late.constant("FetchIsolation", "LOG_END");
+    private static final Object GUARD = Late.constant("VerificationGuard", "SENTINEL");
+    private static final Object CLIENT = Late.constant("AppendOrigin", "CLIENT");
+    private static final Object LOCAL = Late.call(Late.type("RequestLocal"), "noCaching|NoCaching");
+    private static final Class<?> PARTITION = kafka.cluster.Partition.class;
 
     private Real() { }
 
@@ -54,33 +45,6 @@ final class Real {
         file.delete();
     }
 
-    static Object proxy(BiFunction<String, Object[], Object> body, String... names) {
-        Class<?> kind = Late.type(names);
-        return Proxy.newProxyInstance(kind.getClassLoader(), new Class<?>[] {kind},
-            (self, method, args) -> switch (method.getName()) {
-                case "hashCode" -> System.identityHashCode(self);
-                case "equals" -> self == args[0];
-                case "toString" -> "hunt";
-                default -> body.apply(method.getName(), args);
-            });
-    }
-
-    private static Object constant(String field, String... names) {
-        return Late.constant(Late.type(names).getName(), field);
-    }
-
-    private static Object checkpoints() {
-        String[] names = {KAFKA + "storage.internals.checkpoint.OffsetCheckpoints",
-            "kafka.server.checkpoints.OffsetCheckpoints"};
-        boolean isJava = Late.type(names).getMethods()[0].getReturnType() == Optional.class;
-        return proxy((name, args) -> isJava ? Optional.empty() : Option.empty(), names);
-    }
-
-    private static Object local() {
-        Class<?> kind = Late.type(KAFKA + "server.common.RequestLocal", "kafka.server.RequestLocal");
-        return Late.call(kind, Late.has(kind, "noCaching") ? "noCaching" : "NoCaching");
-    }
-
     /** The value in an Option of Scala or Java, or null if it is empty. */
     static Object opened(Object option) {
         if (option instanceof Optional<?> java) return java.orElse(null);
@@ -92,35 +56,28 @@ final class Real {
     // Logs
 
     private static Object config(int minIsr) {
-        return CONFIGS.computeIfAbsent(minIsr, min -> Late.made(Late.type(INTERNALS + "LogConfig"),
+        return CONFIGS.computeIfAbsent(minIsr, min -> Late.made("LogConfig",
             Map.of(Kafka.MIN_ISR, "" + min, "segment.index.bytes", "4096")));
     }
 
     /** A broker's log of a partition, emptied. */
-    static Object log(int broker, int slot, TopicPartition at, Uuid topic) {
+    static Object log(int broker, TopicPartition at, Uuid topic) {
         Object log = LOGS.computeIfAbsent(broker + "/" + at, key -> {
             File folder = new File(FOLDER, key);
             folder.mkdirs();
             // the class that Partition takes: 4.0 has two of this name
-            Class<?> kind = Arrays.stream(Late.type("kafka.cluster.Partition").getMethods())
+            Class<?> kind = Arrays.stream(PARTITION.getMethods())
                 .filter(m -> m.getName().equals("setLog")).findFirst().orElseThrow().getParameterTypes()[0];
-            return Late.call(kind, Late.has(kind, "create") ? "create" : "apply", folder, config(1), 0L, 0L,
-                SCHEDULER, STATS, new Kafka.Clock(), 60_000,
-                Late.made(Late.type(INTERNALS + "ProducerStateManagerConfig"), 60_000, false), 60_000,
-                Late.made(Late.type(INTERNALS + "LogDirFailureChannel"), 1), true, Option.empty(),
-                Option.empty(), Optional.empty(), true, new ConcurrentHashMap<>(), false, listener());
+            return Late.call(kind, "create|apply", folder, config(1), 0L, 0L, SCHEDULER, STATS, new Kafka.Clock(),
+                60_000, Late.made("ProducerStateManagerConfig", 60_000, false), 60_000,
+                Late.made("LogDirFailureChannel", 1), true, Option.empty(), Option.empty(), Optional.empty(), true,
+                new ConcurrentHashMap<>(), false, Late.constant("LogOffsetsListener", "NO_OP_OFFSETS_LISTENER"));
         });
-        boolean isJava = log.getClass().getName().startsWith(KAFKA);
+        boolean isJava = log.getClass().getName().startsWith("org.");
         Late.call(log, "truncateTo", 0L);
         Late.call(log, "updateHighWatermark", 0L);
         Late.set(log, isJava ? "topicId" : "_topicId", isJava ? Optional.of(topic) : Option.apply(topic));
         return log;
-    }
-
-    private static Object listener() {
-        Object kind = Late.found(INTERNALS + "LogOffsetsListener");
-        return Late.constant(kind instanceof Class<?> ? INTERNALS + "LogOffsetsListener"
-            : "kafka.log.LogOffsetsListener", "NO_OP_OFFSETS_LISTENER");
     }
 
     static void configure(Object log, int minIsr) {
@@ -153,38 +110,33 @@ final class Real {
     // Partitions
 
     static Object partition(Node node, TopicPartition at, Uuid topic) {
-        Object operations = Late.made(Late.type("kafka.cluster.DelayedOperations"), Option.apply(topic), at,
+        Object operations = Late.made(kafka.cluster.DelayedOperations.class, Option.apply(topic), at,
             PURGATORY, PURGATORY, PURGATORY, PURGATORY);
-        Class<?> logs = Arrays.stream(Late.type("kafka.cluster.Partition").getConstructors()[0].getParameterTypes())
+        Class<?> logs = Arrays.stream(PARTITION.getConstructors()[0].getParameterTypes())
             .filter(kind -> kind.getSimpleName().equals("LogManager")).findFirst().orElseThrow();
-        return Late.made(Late.type("kafka.cluster.Partition"), at, LAG_MS, node.w.kafka.version(), node.id,
-            (Function0<Object>) () -> node.epoch, node.w.kafka.clock, proxy((name, args) -> null,
-                KAFKA + "server.partition.AlterPartitionListener", "kafka.cluster.AlterPartitionListener"),
-            operations, node.cache, Late.blank(logs), node.manager, Option.apply(topic));
+        return Late.made(PARTITION, at, LAG_MS, node.w.kafka.version(), node.id, (Function0<Object>) () -> node.epoch,
+            node.w.kafka.clock, Late.proxy("AlterPartitionListener", (name, args) -> null), operations, node.cache,
+            Late.blank(logs), node.manager, Option.apply(topic));
     }
 
     static Object cache(int node) {
-        Object kind = Late.found(KAFKA + "server.common.KRaftVersion");
-        Object version = kind instanceof Class<?> c ? c.getEnumConstants()[0] : null;
-        return Late.made(Late.type(KAFKA + "metadata.KRaftMetadataCache", "kafka.server.metadata.KRaftMetadataCache"),
-            node, (java.util.function.Supplier<Object>) () -> version);
+        Class<?> kind = Late.type("KRaftVersion");
+        Object version = kind == null ? null : kind.getEnumConstants()[0];
+        return Late.made("KRaftMetadataCache", node, (Supplier<Object>) () -> version);
     }
 
     static Object manager(Node node) {
-        Object channel = proxy((name, args) -> {
+        Object channel = Late.proxy("NodeToControllerChannelManager|BrokerToControllerChannelManager", (name, args) -> {
             if (name.equals("sendRequest")) node.send(args[0], args[1]);
             return null;
-        }, KAFKA + "server.common.NodeToControllerChannelManager", KAFKA + "server.NodeToControllerChannelManager",
-            "kafka.server.BrokerToControllerChannelManager");
-        Object scheduler = proxy((name, args) -> {
+        });
+        Object scheduler = Late.proxy("Scheduler", (name, args) -> {
             node.later.add((Runnable) args[1]);
             return null;
-        }, KAFKA + "server.util.Scheduler", "kafka.utils.Scheduler");
-        return Late.made(Late.type(KAFKA + "server.partition.DefaultAlterPartitionManager",
-            KAFKA + "server.DefaultAlterPartitionManager", "kafka.server.DefaultAlterPartitionManager"), channel,
-            scheduler, node.w.kafka.clock, node.id, (Function0<Object>) () -> node.epoch,
-            (Function0<Object>) node.w.kafka::version, (java.util.function.Supplier<Object>) () -> node.epoch,
-            (java.util.function.LongSupplier) () -> node.epoch);
+        });
+        return Late.made("DefaultAlterPartitionManager", channel, scheduler, node.w.kafka.clock, node.id,
+            (Function0<Object>) () -> node.epoch, (Function0<Object>) node.w.kafka::version,
+            (Supplier<Object>) () -> node.epoch, (LongSupplier) () -> node.epoch);
     }
 
     /** Applies the metadata of a partition at its broker, which then leads or follows. */
@@ -197,20 +149,19 @@ final class Real {
     }
 
     static void append(Object partition, String value) {
-        Object record = Late.made(Late.type(KAFKA + "common.record.internal.SimpleRecord",
-            KAFKA + "common.record.SimpleRecord"), (Object) value.getBytes());
-        Class<?> none = Late.type(KAFKA + "common.compress.Compression", KAFKA + "common.record.CompressionType");
+        Object record = Late.made("SimpleRecord", (Object) value.getBytes());
         Object list = java.lang.reflect.Array.newInstance(record.getClass(), 1);
         java.lang.reflect.Array.set(list, 0, record);
-        Object records = Late.call(RECORDS, "withRecords", Late.constant(none.getName(), "NONE"), list);
+        Object records = Late.call("MemoryRecords", "withRecords",
+            Late.constant("Compression|CompressionType", "NONE"), list);
         Late.call(partition, "appendRecordsToLeader", records, CLIENT, -1, LOCAL, GUARD, (short) 0);
     }
 
     /** The leader's answer to the fetch of a replica: Kafka's LogReadInfo. */
     static Object fetch(Object partition, Node from, Uuid topic, long offset, int epoch, Optional<Integer> last) {
-        Object params = Late.made(PARAMS, (short) 15, from.id, from.epoch, 0L, 1, BYTES, ISOLATION,
+        Object params = Late.made("FetchParams", (short) 15, from.id, from.epoch, 0L, 1, BYTES, ISOLATION,
             Optional.empty(), false);
-        Object asked = Late.made(ASKED, topic, offset, 0L, BYTES, Optional.of(epoch), last);
+        Object asked = Late.made("FetchRequest$PartitionData", topic, offset, 0L, BYTES, Optional.of(epoch), last);
         return Late.call(partition, "fetchRecords", params, asked, from.w.kafka.clock.ms, BYTES, true, true);
     }
 
@@ -236,9 +187,8 @@ final class Real {
     }
 
     static void copy(Object partition, Object log, ByteBuffer bytes, int epoch, long highWatermark) {
-        Object records = Late.call(RECORDS, "readableRecords", bytes);
+        Object records = Late.call("MemoryRecords", "readableRecords", bytes);
         Late.call(partition, "appendRecordsToFollowerOrFutureReplica", records, false, epoch);
-        String name = Late.has(log, "maybeUpdateHighWatermark") ? "maybeUpdateHighWatermark" : "updateHighWatermark";
-        Late.call(log, name, highWatermark);
+        Late.call(log, "maybeUpdateHighWatermark|updateHighWatermark", highWatermark);
     }
 }

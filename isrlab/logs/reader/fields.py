@@ -105,6 +105,7 @@ def _listed(_: str, text: str) -> str:
 _OF_STATE: dict[str, Callable[[str, str], object]] = COLUMN | {"replicas": _listed}
 
 
+@lru_cache(maxsize=65_536)  # brokers print the same states
 def _read_state(_: str, text: str) -> Values:
     values: Values = {}
     for match in _STATE.finditer(text):

@@ -341,7 +341,7 @@ def _block(number: int, data: bytes, is_cut: bool, end: int) -> ReadBlock:
     """`is_cut`: the first line was too long, and its middle was dropped."""
     if any(sign in data for sign in IN_PIECES):
         data = _PIECES.sub(_joined, data)
-    sizes = [len(line) + 1 for line in data.split(b"\n")]
+    sizes = [1 + size for size in map(len, data.split(b"\n"))]
     sizes[-1] -= 1
     if not sizes[-1]:
         sizes.pop()

@@ -244,7 +244,7 @@ class NaiveCell:
                 self.look_at_high_watermark(index, now)
 
     def begin_epoch(self, partition, now):
-        """Begin a new epoch of the same leader: only ISR members have fresh clocks."""
+        """Begin a new epoch of the same leader. ISR members get new clocks; in A all, in B none."""
         partition.leader_epoch += 1
         partition.epoch_start = partition.end
         for slot, follower in enumerate(partition.followers):

@@ -1,7 +1,7 @@
 """The architecture: which module may import which, what the engine may not use, and sizes.
 
-Sizes are a budget by capability (data/budget.toml): a higher number needs a reason beside it.
-`python tests/test_house.py` prints the lines of each capability.
+Each capability has a budget of lines (data/budget.toml); raising one needs a reason beside it.
+`python tests/test_house.py` prints how many lines each capability has.
 """
 
 from __future__ import annotations

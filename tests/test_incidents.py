@@ -415,7 +415,7 @@ def union_ms(spans):
 
 
 def test_a_broker_that_was_fenced_is_not_merely_strained(tmp_path):
-    """Without the lines that show its absences, the controller's line still shows a cut link."""
+    """Without the state-change logs the controller's log still shows that broker 2 was fenced."""
     logs = RECORDED / "412-controller-out-of-reach" / "logs"
     ignored = shutil.ignore_patterns("state-change*")
     findings = look(shutil.copytree(logs, tmp_path / "logs", ignore=ignored))

@@ -174,7 +174,7 @@ def truth(story: Story) -> list[tuple[int, frozenset[int]]]:
 
 
 def is_part_of(states, whole) -> bool:
-    """Whether the known states occur in this order in the truth; one may be known twice."""
+    """Whether the known ISRs occur in `whole` in this order; one may be known twice in a row."""
     isrs, at = [isr for _, isr in whole], 0
     for isr in (isr for _, isr in states if isr is not None):
         if isr not in isrs[at:]:

@@ -62,7 +62,7 @@ def isr_intervals(events: DataFrame, end_ms: int | None = None) -> DataFrame:
 def isr_times(
     events: DataFrame, min_insync_replicas: int = 1, end_ms: int | None = None
 ) -> DataFrame:
-    """All times of each partition by the size of its ISR, in one pass, in milliseconds.
+    """How long each partition was under-replicated, had one copy and so on, in ms, in one pass.
 
     Only time with a known ISR counts (`known_ms`); the rest is `uncertain_ms`. In `unassigned_ms`,
     a part of the known time, the ISR had all replicas that were seen so far, and no line shows

@@ -303,7 +303,7 @@ def orders_for(controller: Controller, broker: int) -> tuple[m.Output, ...]:
 
 
 def metadata_orders(controller: Controller) -> tuple[m.Output, ...]:
-    """Which brokers are alive and which replicas are in sync, for every live broker."""
+    """The message to each live broker: which brokers are alive, which replicas are in sync."""
     return tuple(m.Send(b.id, _metadata(controller)) for b in controller.alive)
 
 

@@ -1,7 +1,8 @@
 """The safety properties, by name, checked on the whole cluster after every step.
 
 A property takes the view of an all-seeing observer and returns None, or a sentence that says what
-is wrong. Real versions or faults break each of the last three; only an engine bug breaks others.
+is wrong. Some release or fault breaks each of the last three; only a bug in the engine breaks the
+others.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def _first_in_sync(controller: Controller) -> int:
 
 
 def _without(controller: Controller, broker: int) -> Controller:
-    """The ISR without `broker`, unless it is the last member."""
+    """Remove `broker` from the ISR, unless it is the last member, and from the leadership."""
     if broker not in controller.isr or len(controller.isr) == 1:
         return controller
     isr = tuple(i for i in controller.isr if i != broker)

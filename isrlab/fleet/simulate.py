@@ -1,4 +1,4 @@
-"""Fleets from settings to events: here in this process, or on Spark with one task for each cell.
+"""Fleets from settings to events: in this process, or on Spark, by default a task for each cell.
 
 `simulate_local` runs small fleets here, in milliseconds, as a slider needs. `simulate` gives a
 lazy DataFrame of events: the plan has one row for each cell (one for all of a fleet whose leaders
@@ -6,11 +6,11 @@ move), and `mapInArrow` runs the kernel on it. A cell depends on its row alone, 
 matter how many tasks there are, where they run, or whether one runs again after its worker died.
 `store.py` keeps the events as files.
 
-The longest cells begin first. A cell is not split, because its threads depend on each other: in
-each partition's high watermark, a minimum over followers on different threads; in the leader's
-queue of bytes; and in its one request to the controller. Partitions with disjoint threads would
-share only the last two, but if replicas are placed in turn, neighbours share a broker, which
-connects all threads of a leader. So more cores than leaders do not help.
+The longest cells begin first. A cell is not split, because its threads depend on each other: all
+share the leader's queue of bytes and its one request to the controller, and the threads of a
+partition's followers also share its high watermark. With replicas placed in turn, partitions that
+share a follower connect all threads of a leader. So for one fleet, more cores than leaders do not
+help.
 """
 
 from __future__ import annotations

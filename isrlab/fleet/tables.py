@@ -106,7 +106,7 @@ def to_arrow(config: FleetConfig, result: CellRun) -> pa.Table:
 
 
 def _latencies(config: FleetConfig, result: CellRun) -> pa.Table:
-    """Produce latencies: a row for each hour and each class that occurs."""
+    """Produce latencies: a row for each hour and each histogram bucket that is not empty."""
     hours, places = np.nonzero(result.latencies)
     starts, counts = bucket_starts()[places], result.latencies[hours, places]
     details = [

@@ -64,7 +64,7 @@ def plot_matrix(
 
 
 def outcome_finding(outcomes: Mapping[str, Mapping[str, str]]) -> str:
-    """The last version with a bad outcome, and the first from which everything is safe."""
+    """A sentence: up to which version records are lost or, if that never ends, logs diverge."""
     columns = list(next(iter(outcomes.values())))
     bad = _last_with(outcomes, {"lost", "diverged"})
     if bad is None:

@@ -27,7 +27,7 @@ READERS = {  # the name of each reader, and the bound that it may not pass
 def twenty_batches(
     release: str, index_interval_bytes: int = 400, together: int = 1
 ) -> seg.SegmentedLog:
-    """Offsets 0 to 99 in batches of five, of different sizes, so many of them `together` a write.
+    """Offsets 0 to 99 in batches of five, of different sizes; a write appends `together` batches.
 
     The index entries that this makes have been compared with those of Kafka 3.7.1 and 4.1.0.
     """

@@ -206,7 +206,7 @@ def summary(configs: Sequence[FleetConfig]) -> pd.DataFrame:
 
 
 def finding(tables: Sequence[pd.DataFrame], stalled_share: float) -> str:
-    """The costs of the loosest, the safe and the strictest setting of `summary`, over its seeds."""
+    """The costs of acks=all with min ISR 1, 2 and 3; `tables` has one `summary` for each seed."""
 
     def ends(size: str, column: str, word: Callable[[float], str] = "{:,.0f}".format) -> str:
         values = [t.loc[t["min ISR"] == size, column].iloc[0] for t in tables]

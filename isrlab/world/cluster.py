@@ -278,7 +278,7 @@ class Cluster:
     # Processes and connections (`faults.py` builds its faults from these)
 
     def start_process(self, broker: int) -> None:
-        """A broker process starts on its disk, not yet registered with the controller."""
+        """Start a broker process with what its disk has; it is not yet registered."""
         log, epoch = self.disks[broker], self.epochs[broker]
         idle = Broker(broker, self.version, self.settings, self.replicas, log, broker_epoch=epoch)
         self.brokers[broker], outputs = broker_machine.start(idle)

@@ -160,7 +160,7 @@ class Observer:
 
 
 def _knew(end_offset: int, role: Leader, leaving: tuple[int, ...], now_ms: int) -> dict[str, str]:
-    """How far behind the leaving replicas are, without values that the leader never learned."""
+    """How far the leaving replicas lag: an unknown log end is 0, an unknown time is left out."""
     gone = [r for r in role.remotes if r.id in leaving]
     knew = {"lag_records": str(max(end_offset - max(r.log_end_offset, 0) for r in gone))}
     last_ms = {"since_caught_up_ms": max(r.last_caught_up_time_ms for r in gone)}

@@ -77,7 +77,7 @@ def _target(draw: random.Random, controller: Controller) -> list[int] | None:
 
 
 def _alter(draw: random.Random, controller: Controller, wrong: float) -> CommandWords:
-    """A leader's request; each of its values is wrong with the probability `wrong`."""
+    """A leader's request; the higher `wrong`, from 0 to 1, the more of its values are wrong."""
     leader = controller.leader
     known = {info.id: info.broker_epoch for info in controller.alive}
 

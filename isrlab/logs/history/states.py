@@ -132,7 +132,7 @@ def _outcome(row: Statement, answer: Statement | None, prints_commits: bool) -> 
 
 
 def _states(rows: Sequence[Statement], printing: Collection[int | None]) -> list[StoredState]:
-    """The stored states, one for each version, in no particular order."""
+    """The stored states, unordered: one for each version, and those without a known version."""
     outcomes, answered = _outcomes(rows, printing)
     terms: dict[int | None, int] = {}  # the leader epoch that each broker reports for itself
     versions: dict[int, list[StoredState]] = defaultdict(list)

@@ -44,7 +44,7 @@ class AnswerRow(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """A fact, how many lines show it, and the first of them, each with its place and full text."""
+    """A fact, how many lines show it, and the first few lines, each with place and full text."""
 
     shows: str
     lines_in_all: int

@@ -132,7 +132,7 @@ def symptoms(evictions: pd.DataFrame, configs: Mapping[str, FleetConfig]) -> pd.
 def harm(
     evictions: pd.DataFrame, absences: pd.DataFrame, configs: Sequence[FleetConfig]
 ) -> pd.DataFrame:
-    """Evictions and under-replicated minutes per hour of each run, of hot partitions and others."""
+    """Evictions and under-replicated minutes per hour, by run: of hot partitions, and of others."""
     rows = []
     for config in configs:
         left, out = (table[table["run"] == config.run] for table in (evictions, absences))

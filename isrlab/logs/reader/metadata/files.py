@@ -167,7 +167,7 @@ def _events(events: Iterator[MetadataRow], file: str) -> Iterator[MetadataRow]:
 def _file(
     source: MetadataSource, reader: MetadataReader
 ) -> Iterator[list[Record] | Damage | MetadataRow]:
-    """Batches, damages after which the state is unknown, and rows: "unread", and one "file"."""
+    """Yield batches, each damage that leaves the state unknown, "unread" rows and a "file" row."""
     damages: dict[str, list[Damage]] = {}
     status, first_ms, before = "read", None, reader.records
     try:

@@ -55,7 +55,7 @@ install: $(INSTALLED) ## make the environment that the other targets use
 test: lint types ## ruff, mypy and all tests, nbval on the tutorials included; the twenty slowest
 	$(PYTEST) --durations=20 --nbval --nbval-current-env tests $(TUTORIALS) $(ARGS)
 
-check: lint types ## in two minutes: ruff, mypy and the tests that are not in tests/slow.txt
+check: lint types ## in a minute: ruff, mypy and the tests that are not in tests/slow.txt
 	$(PYTEST) -m "not slow" -q tests $(ARGS)
 
 lint: $(INSTALLED)

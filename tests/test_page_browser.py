@@ -222,7 +222,7 @@ def test_a_recorded_incident_is_opened_by_a_link(context, site):
     page.locator("#answer:not([hidden])").wait_for()
     assert "282-link-cut.zip" in page.locator("#answer").inner_text()
     page.evaluate("location.hash = 'i.of-nobody'")
-    page.get_by_text("There is no recording of this name").wait_for()
+    page.get_by_text("There is no recording with this name").wait_for()
     page.evaluate("location.hash = 'logs'")
     ready(page)
     assert page.locator(".isrlab-explorer .bad").first.inner_text() == ""

@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -100,14 +101,13 @@ def path_of(notebook: str) -> Path:
     return found[0]
 
 
+@cache
 def text_of(notebook: str) -> str:
     """The prose and printed outputs of a notebook, with single spaces and without markup."""
-    notebook_read = nbformat.read(path_of(notebook), as_version=4)
-    parts = [c.source for c in notebook_read.cells if c.cell_type == "markdown"]
-    parts += [
-        output.get("text", "") for c in notebook_read.cells for output in c.get("outputs", ())
-    ]
-    return plain(" ".join(parts))
+    cells = nbformat.read(path_of(notebook), as_version=4).cells
+    prose = (cell.source for cell in cells if cell.cell_type == "markdown")
+    printed = (each.get("text", "") for cell in cells for each in cell.get("outputs", ()))
+    return plain(" ".join((*prose, *printed)))
 
 
 def plain(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Why leaders of a fleet evicted, and whether the follower was running: for one fleet or on Spark.
+"""Why the leaders of a fleet evicted followers, and whether those were running; also on Spark.
 
 An eviction's *reason* follows from what its leader knew, by today's lag clock. It is also judged by
 facts that no clock changes: whether the follower's fetchers were running at the check, and when it

@@ -1,6 +1,6 @@
 """Which broker holds which replica, and which fetcher thread reads which partition.
 
-Brokers are numbered from 1 and have no racks; the first replica of partition 0 is on broker 1.
+Brokers, from 1 on, have no racks; without `assigned`, partition 0 has broker 1 first.
 Source: AbstractFetcherManager.getFetcherId 0.8.2.2 (hash of topic and partition).
 """
 

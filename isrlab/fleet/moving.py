@@ -18,9 +18,9 @@ starts over, an answer that it has not written is lost with its fetch. It finds 
 diverges from the leader's (`replicas.first_fetch`), then fetches. A thread that already reads from
 that leader adds the partition to its next fetch, or to the parked one; otherwise it starts
 immediately. An ISR change in flight is refused, and blocks others until that answer. Produces that
-wait for the ISR fail with NOT_LEADER; their producers know the new leader immediately, and resend
-the missing records for `delivery_timeout_ms`. Without a leader, a produce fails and is held until
-there is one; records with acks=1 that only the former leader had are lost.
+wait for the ISR fail (NOT_LEADER, or NO_BROKER after a crash); their producers know the new leader
+immediately, and resend the missing records for `delivery_timeout_ms`. Without a leader, a produce
+fails and is held until there is one; records with acks=1 that only the former leader had are lost.
 
 Left out: unclean elections, brokers that halt rather than truncate their log (they wait instead),
 clients that learn of a leader late, controller failovers, and a min.insync.replicas above the
@@ -289,7 +289,7 @@ class MovingCluster:
             rows.state.threads[column][np.equal(rows.cell.thread_brokers, broker)] = until_ms
 
     def _go(self, moment: Moment) -> None:
-        """A process has stopped: its partitions have no leader for a while."""
+        """A process has stopped: the partitions that it led have no leader for a while."""
         broker = moment.broker
         for partition in self._of(broker):
             leader = self._leader(partition)
@@ -303,7 +303,7 @@ class MovingCluster:
     def _leave_request(self, partition: int) -> int:
         """Keep a dying leader's ISR change in flight, which the controller will store.
 
-        Returns the ms at which followers hear of the epoch that it begins, and drop answers.
+        Returns the ms at which followers hear of its epoch and drop answers, or `NEVER_MS`.
         """
         rows = self.cell_rows[self._leader(partition)]
         row = rows.partition(partition)

@@ -93,7 +93,7 @@ class Reassigning:
         return changes
 
     def refuses(self, rows: CellRows, partition: int) -> bool:
-        """Whether an ISR change comes too late, in the millisecond of the completion."""
+        """Whether an ISR change comes too late, in the millisecond of the completion; undoes it."""
         controller, row = self._controllers[partition], rows.partition(partition)
         is_moved = controller.state.is_moved(controller.version)
         if not (self._config.kafka.writes_zookeeper and partition in self.going and is_moved):

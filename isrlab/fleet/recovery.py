@@ -67,7 +67,7 @@ def loaded(config: FleetConfig, share: float) -> FleetConfig:
 
 
 def leaders_back(config: FleetConfig, goes: Sequence[tuple[str, float]]) -> pd.DataFrame:
-    """The cost of restarting broker 1 (`restart_s`, `restart_every_s`) with its leaders.
+    """The cost of restarting broker 1 (`restart_s`, `restart_every_s`) and moving its leaders back.
 
     A row for each of `goes`: a role of `given.ROLES` (down or dead), and how many seconds after its
     return the preferred leaders are elected, once. Shows how many partitions it led before and

@@ -58,7 +58,7 @@ def simulate_local(configs: Configs) -> pa.Table:
 
 
 def runs(spark: SparkSession, configs: Configs) -> DataFrame:
-    """One row for each run, in the given order, with the settings that distinguish runs."""
+    """One row for each run, in the given order, with the settings in `RUNS`."""
     casts = {"int": int, "long": int, "double": float, "string": str}
     kinds = [part.split() for part in SETTINGS.split(", ")]
     rows = [

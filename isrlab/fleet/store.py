@@ -58,7 +58,7 @@ def stored(
     """Run the fleets, store their events as Parquet in `folder`, and read them back.
 
     The default folder is temporary, and removed with this process. A folder with exactly these
-    fleets is completed; raises FileExistsError, with the differences, if it holds anything else.
+    fleets is completed; raises FileExistsError, with a difference, if it holds anything else.
     """
     several = listed(configs)
     if folder is None:

@@ -5,8 +5,8 @@ last caught up (by the lag clock of 0.10.2 and later, in every version): an evic
 alarm* if that was within `replica.lag.time.max.ms`. And the time *at risk*: while a stalled
 follower is in the ISR, the ISR counts a copy that does not exist, so the high watermark does not
 move, producers with acks=all wait, and those with acks=1 write to fewer brokers than the ISR shows;
-after its eviction no write waits, but a copy is missing. `replica.lag.time.max.ms` decides when the
-eviction comes.
+after its eviction no write waits for it, but a copy is missing. `replica.lag.time.max.ms` decides
+when the eviction comes.
 """
 
 from __future__ import annotations

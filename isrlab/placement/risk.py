@@ -7,8 +7,8 @@ only in the disks. In all three cases more than a certain number of certain brok
 smallest such sets are kept; a failure is bad if it contains one of them. If few failures are
 possible all are tried, else a sample that is large enough for a narrow band.
 
-The expected number of affected partitions is the same for every placement; the probability that any
-is affected differs."""
+If single brokers fail, the expected number of affected partitions is the same for every placement;
+the probability that any is affected differs."""
 
 from __future__ import annotations
 

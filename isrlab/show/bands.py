@@ -1,4 +1,4 @@
-"""States over time: rows of spans along a time axis. Every ISR over time is drawn here.
+"""States over time: rows of spans along a time axis.
 
 A row is a replica of one partition, a partition of many, one schedule under several versions, or a
 request that waits; what a span's state means is in the legend. An ISR is `isr_rows` of the spans of
@@ -25,7 +25,7 @@ _THIN: dict[str, Any] = {"color": style.STATES["out"], "linewidth": 1.2}  # of a
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A span of time (s) and its state: one of `style.STATES`, or a colour's name."""
+    """A span of time (s); its state is of `style.STATES` or `ISR_SIZES`, "broker 1" or a colour."""
 
     start_s: float
     end_s: float

@@ -40,7 +40,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """An axis: its label with the unit, and whether it is "linear", "log" or "symlog"."""
+    """An axis: its label, with the unit, and its kind; it begins at `low`, or 0 unless "log"."""
 
     label: str
     kind: str = "linear"

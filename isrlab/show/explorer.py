@@ -1,4 +1,4 @@
-"""The explorer in a notebook: the reader takes the next step, and two versions play it.
+"""The explorer in a notebook: the reader takes the next step, and one or two versions play it.
 
 Theory of operation. `explorer_view` describes the content; this module is the widget. The front
 end, `explorer.js`, only sends back the reader's choice. The row of all versions is computed after

@@ -38,8 +38,8 @@ class Palette(NamedTuple):
 
 
 def draw_replicas(frame: Frame, look: Palette, before: Frame | None = None) -> str:
-    """Each replica's log. A record is hatched at or above the high watermark, red if it differs
-    from the leader's, and crossed out if it was truncated or lost since `before`."""
+    """Each replica's log. A record is hatched at or above that replica's high watermark, red if
+    it differs from the leader's, and crossed out if truncated or lost since `before`."""
     end = max(
         2, *(log.log_end_offset for f in (frame, before or frame) for log in f.disks.values())
     )

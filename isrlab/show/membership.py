@@ -29,12 +29,12 @@ def spans(run: Run) -> list[Span]:
 
 
 def changes(run: Run) -> int:
-    """How often it left or joined."""
+    """How often the last replica left or joined."""
     return len(spans(run)) - 1
 
 
 def time_out_s(run: Run) -> float:
-    """How long it was outside (s)."""
+    """How long the last replica was outside (s)."""
     return sum(span.end_s - span.start_s for span in spans(run) if span.state == "out")
 
 

@@ -97,7 +97,7 @@ def plot_messages(run: Run, *, first: int = 0, last: int | None = None) -> Axes:
     """The messages of a run between machines, with the changes that each made.
 
     `first` and `last` choose blocks of the scenario (0-based, `last` inclusive). Left out are
-    registrations, metadata, broken connections, and rounds of fetching that change nothing.
+    registrations, metadata, broken connections, and repeated fetches that change nothing.
     """
     blocks = run.blocks[first : None if last is None else last + 1]
     start, end = blocks[0].frames[0], blocks[-1].frames[1]

@@ -42,10 +42,10 @@ def plot_replicas(
     Hatched records are at or above their replica's high watermark. Triangles over the leader's log
     are the followers' end offsets as the leader knows them; the high watermark is the smallest of
     those that count. A record outlined in red differs from the leader's at that offset. With
-    `before`, what changed since then is marked: arrows where an offset moved, records that are gone
-    are crossed out. `epochs` draws each record's leader epoch and each replica's epoch cache
-    (default: if there are several). `offsets` are the first and the end of the drawn range. With
-    `inclusive`, the labels name the last offset instead of the next one, as some texts do.
+    `before`, what changed since then is marked: arrows show where an offset moved, and records that
+    are gone are crossed out. `epochs` draws each record's leader epoch and each replica's epoch
+    cache (default: if there are several). `offsets` are the first and the end of the drawn range.
+    With `inclusive`, the labels name the last offset instead of the next one, as some texts do.
     """
     ax = ax or style.axes(7.4, 0.8 + 0.72 * len(frame.disks))
     has_epochs = has_several_epochs(frame) if epochs is None else epochs

@@ -104,7 +104,7 @@ def stall_controls(config: FleetConfig = PAIR) -> widgets.VBox:
 
 
 def plot_removals(version: str, limits_s: Sequence[float]) -> Axes:
-    """How long a follower that stops stays in the ISR at most: its fetcher, or its whole process.
+    """The longest stay in the ISR of a follower whose fetcher, or whose whole process, stops.
 
     The stop falls on `PHASES` moments between two checks of the ISR; the longest stay is drawn.
     """
@@ -134,7 +134,7 @@ def _stays_s(version: str, limit_s: float, what: str) -> float:
 
 
 def successors(version: str, limits_s: Sequence[float], stalled_s: float = 46) -> list[dict]:
-    """After `stalled_s` of a stalled fetcher of broker 2 the leader writes m3 with acks=1, broker 3
+    """After broker 2's fetcher has stalled for `stalled_s`, m3 is written with acks=1, broker 3
     copies it, and the leader dies: the new leader and the fate of m3, for each lag limit."""
     rows = []
     for limit_s in sorted(limits_s):

@@ -199,7 +199,7 @@ def plot_by_judge(cells: Mapping[str, Mapping[str, str]]) -> Axes:
 
 
 def a_try(release: str, variant: str = "A") -> tuple[list[dict[str, Any]], list[str]]:
-    """The first recorded try of a variant with eligible leader replicas that lost records: what
+    """The first try of a variant, recorded in a release with ELR, that lost records: what
     was stored and on disk at each moment, and the lines that its brokers and controller logged.
 
     Raises ValueError, with the releases that have one, if there is none.
@@ -221,8 +221,8 @@ def a_try(release: str, variant: str = "A") -> tuple[list[dict[str, Any]], list[
 
 
 def stranded() -> list[dict[str, Any]]:
-    """Real brokers on which min.insync.replicas was set while both replicas were down: a row a
-    release, with the leader once both were back, and after an unclean election."""
+    """Real brokers on which min.insync.replicas was set while both replicas were down: a row for
+    each release, with the leader once both were back, and after an unclean election."""
     rows = []
     for recording in recorded.recordings(STRANDED):
         ends = [t.moments[-2:] for t in recording.finished]
@@ -252,7 +252,7 @@ def searched(columns: Mapping[str, KafkaVersion], schedules: int) -> list[dict[s
     """How many random schedules lose an acknowledged record, by the rules of each column.
 
     Two partitions of one topic are written with acks=all and moved, fetchers stall, and at most one
-    broker at a time is killed, so no disk loses anything: nothing acknowledged may be lost.
+    broker is down at a time. No disk loses anything, so nothing acknowledged may be lost.
     Schedule n has seed n in every column.
     """
     rows = []

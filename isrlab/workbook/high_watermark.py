@@ -1,4 +1,4 @@
-"""01: what a leader does with each fetch, step by step and in numbers."""
+"""Notebook 01: what a leader does with each fetch, step by step and in numbers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _moved(old: Broker, new: Broker) -> dict[str, object]:
 def against_engine(rule: Callable[[dict[int, int], tuple[int, ...], int], int]) -> str:
     """A reader's rule for a leader's high watermark beside the engine's, after every message.
 
-    `rule` takes the log end offsets that the leader knows, by broker and its own among them, the
+    `rule` takes the log end offsets that the leader knows, by broker (with its own), the maximal
     ISR, and the high watermark before. The answer names the first moment that differs.
     """
     count, names = 0, ("sync_cycle", "sync_cycle_busy", "three_replicas")

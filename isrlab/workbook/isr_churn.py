@@ -86,7 +86,7 @@ def counts(left: pd.DataFrame, configs: Iterable[FleetConfig], back_s: float) ->
 
 def steps(counted: pd.DataFrame, eras: Sequence[FleetConfig]) -> pd.DataFrame:
     """What each generation changes against the one before on the very same load, seed by seed:
-    mean difference an hour of each reason, with its 90 % interval, where that leaves out 0."""
+    mean difference an hour of each reason, with its 90 % interval, where that excludes 0."""
     frames = []
     for was, now in pairwise(eras):
         pair = [counted[counted["setting"] == each.run].set_index("seed") for each in (was, now)]
@@ -101,7 +101,7 @@ def steps(counted: pd.DataFrame, eras: Sequence[FleetConfig]) -> pd.DataFrame:
 
 
 def rules_changed(was: FleetConfig, now: FleetConfig) -> str:
-    """The rules of `now` that differ from those of `was`, in words; "" if there are none."""
+    """The rules that differ from those of `was`, if this fleet can feel them, in words."""
     before, after = was.rules()._asdict(), now.rules()._asdict()
     words = {rule: now.kafka.label(rule) for rule in RULES} | {
         "isr_check_period_ms": f"checks every {style.duration(now.isr_check_period_ms)}",
@@ -178,7 +178,7 @@ def behind_s(
 
 def links(fleets: Iterable[FleetConfig], left: pd.DataFrame, alone_s: int = 150) -> pd.DataFrame:
     """Each burst on each link (leader to follower) that has the trouble of its fleet, unless
-    another burst comes within `alone_s` or the follower restarts.
+    another burst comes within `alone_s`; fleets with restarts are left out.
 
     `behind_s`: for how long it should keep the follower behind, from settings alone; `evicts`: the
     leader did evict the follower.
@@ -230,7 +230,7 @@ def plot_formula(rows: pd.DataFrame, limit_s: float) -> Axes:
 
 
 def evicted(rows: pd.DataFrame, limit_s: float) -> str:
-    """Of bursts predicted to last less than one limit and more than one and a half, in words."""
+    """How many bursts evict, if predicted to keep a follower behind for < 1 or > 1.5 limits."""
     limits = rows["behind_s"] / limit_s
     below, above = rows[limits < 1]["evicts"], rows[limits > 1.5]["evicts"]
     text = f"behind for less than the limit: {below.sum():,} of {len(below):,} evicted; "
@@ -337,7 +337,7 @@ def day(name: str) -> pd.DataFrame:
 
 
 def plot_day(by_hour: pd.DataFrame, by_broker: pd.DataFrame) -> Figure:
-    """Evictions in each hour, by trouble, with the control runs; and of each broker's replicas."""
+    """Evictions in each hour, by trouble, with the control runs; in bursts, by broker's speed."""
     figure, grid = style.panels(1, 2, (9.2, 3.8), width_ratios=[1.4, 1])
     whole, brokers = (rows[rows["run"] == "bursts and stalls"] for rows in (by_hour, by_broker))
     looks = dict(zip(sorted(set(whole["trouble"])), style.SERIES, strict=False))

@@ -2,8 +2,8 @@
 
 A partition has three replicas. A table has a row for each pair of acks and min.insync.replicas and
 a column for each failure; a cell is a run: a record is written, something fails, a second record is
-tried, perhaps more fails, everything is repaired, and then the observer looks for acknowledged
-records. No disk is flushed meanwhile: the worst case.
+tried, perhaps something else fails, everything is repaired, and then the observer looks for
+acknowledged records. No disk is flushed meanwhile: the worst case.
 
 A second table has outages of a leader's network, by session timeout and lag limit.
 """

@@ -1,7 +1,7 @@
 """Notebook 02: when a stalled follower leaves the ISR.
 
-`eviction_times` plays one stall many times, from different moments; everything else comes from runs
-of the notebook itself. Replica 2 is the follower in question.
+`eviction_times` and `played_evictions` play one stall many times, from different moments;
+`recorded_evictions` reads those of real followers. Replica 2 is the follower in question.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ produce 1 acks=1 every=500ms for=500ms
 
 
 def eviction_times(version: str, samples: int = 40) -> list[int]:
-    """ms from the stall to the smaller ISR, of stalls begun evenly over one period of the check."""
+    """ms from the stall to the smaller ISR, of stalls spread evenly over one check period."""
     known = KafkaVersion.of(version)
     lag_ms = known.replica_lag_time_max_ms
     period_ms = lag_ms // known.isr_checks_per_lag_time
@@ -98,7 +98,7 @@ def played_evictions(version: str | KafkaVersion, samples: int = 100) -> list[in
 
 
 def plot_recorded(times: Mapping[str, Sequence[int]], samples: int = 60) -> Axes:
-    """Pauses of real followers beside the same on the engine, release by release."""
+    """Pauses of real followers beside the same pauses in the engine, release by release."""
     rows = {
         version: {"Kafka": np.divide(waits, 1000),
                   "engine": np.divide(played_evictions(version, samples), 1000)}

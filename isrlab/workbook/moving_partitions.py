@@ -49,10 +49,10 @@ ONE = SMALL.with_(
 class MoveResult(NamedTuple):
     """The cost of a reassignment."""
 
-    done_s: list[float]  # of each partition that is done, from its start; ascending
+    done_s: list[float]  # of each partition that is done, from `reassign_s` on; ascending
     wait_s: float  # a lower bound for the longest wait of a produce with acks=all
     failed: int  # produces
-    short_minutes: float  # in which an ISR was smaller than the replication factor
+    short_minutes: float  # partition-minutes with an ISR below the replication factor
 
 
 def joined_by_a_broker(config: FleetConfig, moves: int = 3) -> FleetConfig:
@@ -97,7 +97,7 @@ def least_throttle(produced: float, at_leader: int, at_newcomer: int, copies: in
 
 
 def expected_s(config: FleetConfig) -> float:
-    """Backlog / (usable throttle - incoming), one batch after another, while the logs grow.
+    """By a formula: backlog / (usable throttle - incoming), batch by batch, while the logs grow.
 
     Each leader has the full rate, the new broker also has it once; the slower side decides.
     """

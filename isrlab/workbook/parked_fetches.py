@@ -1,4 +1,4 @@
-"""05: parked fetches of a run, what wakes them, and the wheels that time them out."""
+"""Notebook 05: parked fetches of a run, what wakes them, and the wheels that time them out."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _cause(parked: ParkedFetch, frame: Frame) -> str:
 def plot_waits(run: Run) -> Axes:
     """Parked fetches over time: a bar is a wait, its colour and the mark at its end what ended it.
 
-    Above them the appends and the high watermark of the leader; in each follower's row a bar where
+    Above them the appends and the high watermark of the leader; in each follower's row a tick where
     it learns the high watermark.
     """
     shown, frames = waits(run), run.frames[run.first_frame :]

@@ -98,7 +98,7 @@ def _difference(cluster: Placements, fate: str) -> str:
 
 
 def finding(chances: dict[str, list[list[float]]], sizes: Sequence[int], failures: int) -> str:
-    """By Kafka's two placers: some partition is offline, lowest and highest of the draws."""
+    """Lowest and highest probability that some partition is offline, by Kafka's two placers."""
     parts = []
     for place, size in enumerate(sizes):
         each = (f"{LABELS[n][11:]} {_range(chances[n][place])}" for n in ("zookeeper", "kraft"))

@@ -1,4 +1,4 @@
-"""06: the sparse index and the scan, and how far each reader may read.
+"""Notebook 06: the sparse index and the scan, and how far each reader may read.
 
 The pictures are rows of spans, as in `show.bands`, along a file's bytes or a log's offsets.
 """

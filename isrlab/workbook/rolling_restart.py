@@ -1,7 +1,7 @@
 """Rolling restart: how long brokers take to recover, and when the next one may go down.
 
-Times are in seconds from when a broker is back. `share` is the load divided by what a fetcher
-thread can fetch: above 0 and below 1 (else ValueError), because at 1 a broker never recovers.
+Times are in seconds; a recovery begins when the broker is back. `share` is the load divided by what
+a fetcher thread can fetch: above 0 and below 1 (else ValueError); at 1 a broker never recovers.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def one_restart(config: FleetConfig, share: float, down_s: float) -> FleetConfig
 def rolling(config: FleetConfig, share: float, down_s: float, wait: float) -> FleetConfig:
     """The fleet, loaded by `share`, with a restart of every broker one after another.
 
-    `wait`: from one restart to the next, as a multiple of `recovery.safe_restart_every_s`; it is at
-    least as long as a broker is down.
+    `wait`: from one restart to the next, as a multiple of `recovery.safe_restart_every_s`; that
+    time is at least `down_s`.
     """
     every_s = max(float(down_s), wait * recovery.safe_restart_every_s(share, down_s))
     end_s = config.brokers * every_s + down_s + 60 + 1.5 * recovery.catch_up_s(share, down_s)

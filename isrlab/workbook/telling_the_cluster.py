@@ -1,7 +1,7 @@
 """Notebook 04: where an ISR change is stored, what can refuse it, and when every broker knows.
 
 A broker knows of a change once the controller's metadata with it, or with a later one, has arrived.
-Up to 2.6 the leader writes ZooKeeper itself and announces the change later.
+Up to 2.6 the leader writes ZooKeeper itself; from 0.9 on it announces the change later.
 Times are in ms since the start of a run.
 """
 

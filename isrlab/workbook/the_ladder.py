@@ -137,7 +137,7 @@ def repairs(matrix: Matrix) -> dict[str, str]:
 
 
 def finding(matrix: Matrix) -> str:
-    """How many bugs the last column has behind it, and what its schedules lose all the same."""
+    """How many bugs are fixed in the last column, and how many of their schedules still lose."""
     done = [label for label, first in repaired(matrix).items() if first]
     last = list(next(iter(matrix.values())))[-1]
     losing = [label for label in done if matrix[label][last] in ("lost", "diverged")]
@@ -152,7 +152,7 @@ def finding(matrix: Matrix) -> str:
 
 
 def plot_searched() -> Axes:
-    """The actions of the shortest schedule that breaks a promise: questions by releases."""
+    """How many actions the shortest schedule needs to break a promise: questions by releases."""
     cells = _searched(QUESTIONS, COLUMNS)
     lost = [q for q, row in cells.items() if any(word == "lost" for _, word in row.values())]
     still = sum([*row.values()][-1][1] == "lost" for row in cells.values())

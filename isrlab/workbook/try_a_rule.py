@@ -3,7 +3,7 @@
 A rule is tried in one of two ways. A switch is a release with other choices (`KafkaVersion.with_`).
 A rule of the reader's own replaces a function of `engine/rules.py` while a block runs (`own_rule`);
 the engine, the scenarios and the search call the rules by their module, so all of them use it. The
-compiled kernel of the fleet supports only switches, and reports which.
+compiled kernel of the fleet supports only some switches (`cost`).
 """
 
 from __future__ import annotations

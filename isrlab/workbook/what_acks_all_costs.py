@@ -84,8 +84,8 @@ def lag_rows(configs: Sequence[FleetConfig]) -> pd.DataFrame:
 def plot_produce(trace: fleet.Trace, share: float) -> Axes:
     """One produce between a leader and its only follower: the messages that it waits for.
 
-    `share` chooses it: 0 for the shortest wait of the trace, 1 for the longest. A fetch that moved
-    the follower's end left the leader as an answer two one-way delays and the writing before.
+    `share` chooses it: 0 for the shortest wait of the trace, 1 for the longest. An answer
+    leaves the leader two one-way delays and the time of writing before the next fetch arrives.
     """
     ax = style.axes(7.6, 2.8)
     config, delay_ms = trace.config, trace.config.fetch_latency_ms
@@ -125,7 +125,7 @@ def plot_produce(trace: fleet.Trace, share: float) -> Axes:
 
 
 def with_settings(table: pd.DataFrame, configs: Sequence[FleetConfig], *names: str) -> pd.DataFrame:
-    """A table with a row for each run, in the order of `configs`, with those of their settings."""
+    """The rows of a table in the order of `configs`, with these settings instead of the run."""
     rows = [(config.run, *(getattr(config, name) for name in names)) for config in configs]
     settings = pd.DataFrame(rows, columns=["run", *names])
     return settings.merge(table, on="run", how="left").drop(columns="run")

@@ -8,8 +8,8 @@ The earliest row is time 0, and rows need not be sorted. The partition is a numb
 the key (which is ignored if both columns are there); a row without either has -1. Without a column
 of records each row is one record.
 
-Nothing is dropped: one bad row makes the reader refuse the whole file, with the first bad row and
-the number of other bad rows. Only blank lines are skipped. The whole file is in memory. Arrow reads
+Nothing is dropped: one bad row makes the reader refuse the whole file; the error has the first bad
+row and the number of others. Only blank lines are skipped. The whole file is in memory. Arrow reads
 each column; only if it cannot read a value does pandas, which is slower, find out which one.
 """
 

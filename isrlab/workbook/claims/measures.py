@@ -1,6 +1,6 @@
 """The measures of claims: times of events in a run, contents of logs, values of rules.
 
-Every public function is a measure: of a trial (a script in one release), and of the words and
+Every public function is a measure: it takes a trial (a script in one release), and the words and
 options of the question's line. Times are milliseconds since the start of the run; `block` counts a
 script's blocks from 1, and the default is the end of the run. Claims see the range of a list.
 """
@@ -67,7 +67,7 @@ def _words(event: Event, column: str) -> list[str]:
 
 
 def time(trial: Trial, kind: str, **columns: object) -> int | None:
-    """When the first such event happened."""
+    """When the first such event happened, or None."""
     return next((event.ts_ms - START_MS for event in _events(trial, kind, **columns)), None)
 
 
@@ -155,7 +155,7 @@ def member_behind(trial: Trial) -> bool:
 
 
 def outcome(trial: Trial) -> str:
-    """diverged, lost, offline or safe."""
+    """How the run ended: diverged, lost, offline or safe."""
     return trial.run.outcome.word
 
 
@@ -211,14 +211,14 @@ def setting_name(trial: Trial, start: str, end: str) -> str:
 
 
 def owner_of(trial: Trial, setting: str) -> str:
-    """Where a setting is made: in the produce request, or in the topic's settings."""
+    """Where a setting belongs: to the produce request, or to the topic's settings."""
     owners = {"producer": m.Produce, "topic or broker": Settings}
     return next(owner for owner, kind in owners.items() if setting in kind.__annotations__)
 
 
 def clocks(trial: Trial) -> str:
-    """The lag clock after fetches at 1000 ms of offset 10, the leader's end; of 5, its end at the
-    fetch before (700 ms); and of 4. It stood at 300 ms."""
+    """A lag clock of 300 ms after a fetch at 1000 ms: of offset 10, the leader's end; of 5, the
+    leader's end at the previous fetch (700 ms); and of 4."""
     form = trial.version.lag_clock
     ends = (rules.last_caught_up_time_ms(form, end, 10, 5, 700, 300, 1000) for end in (10, 5, 4))
     return ", ".join(map(str, ends))

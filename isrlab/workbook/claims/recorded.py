@@ -1,7 +1,7 @@
 """Measures in the logs of recorded Kafka brokers: the release names a recording.
 
 Brokers were paused and killed at known times. A resumed leader does not know that it was paused and
-uses clocks that did not advance, so its first actions after that do not count.
+uses clocks that did not advance, so `recorded_ages` leaves out its first actions after that.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def removals_in_time(trial: Trial) -> int:
 
 
 def dropped_at_the_end(trial: Trial) -> int:
-    """Dropped followers that had every record of their leader."""
+    """How many dropped followers had every record of their leader."""
     return sum(
         row["detail"]["out_of_sync_end_offset"].split(",").count(str(row["log_end_offset"]))
         for row in _rows(trial.release, "isr_shrink")

@@ -1,7 +1,7 @@
 """Verdicts, computed only from a source's claims and the measured values.
 
-A claim is split into statements, and a statement into cases: in this release (or situation) the
-source claims one value, and the run gives another or the same. The verdict says which cases agree:
+A claim is split into statements, and a statement into cases: for a release (or situation)
+the source claims a value, and a run gives one. The verdict says which cases agree:
 all, none, those of some releases, those of some situations. A statement that no run can decide is a
 matter of record, and cites its source.
 """

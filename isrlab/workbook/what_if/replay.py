@@ -1,6 +1,6 @@
 """A replay of logs: a fleet with the same replicas and faults.
 
-A broker that left ISRs was stalled from the moment it had last caught up (logged since 3.x; else
+A broker that left ISRs was stalled from the moment it had last caught up (logged since 3.6; else
 the time that all evictions allow, given the lag limit) until it was back. From the moment at which
 the controller removed it, it was *down*. A leader that evicts others while it is out itself, or as
 it comes back, answered no fetches. The load is not in logs: it is a setting.
@@ -26,7 +26,7 @@ from isrlab.fleet.layout import assignment
 from isrlab.logs.history.record import Record, about
 
 BEFORE_MS = 20_000  # how long the fleet runs before the first fault
-QUIET_MS = 10_000  # absences this close are one fault of a broker
+QUIET_MS = 10_000  # absences within a tenth of it are one fault of a broker
 MOST_PARTITIONS = 500
 
 
@@ -176,7 +176,7 @@ def _pauses(outs: Sequence[Absence], record: Record, limit_ms: int) -> list[Paus
 
 
 def _groups(outs: Sequence[Absence]) -> list[list[Absence]]:
-    """Absences of one broker that begin soon after each other, or before the others end."""
+    """Absences of one broker, each of which begins before or within a second of the others' end."""
     groups: list[list[Absence]] = []
     for out in sorted(outs, key=lambda each: each.start_ms):
         ends = [o.end_ms for o in groups[-1]] if groups else []

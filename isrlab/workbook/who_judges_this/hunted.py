@@ -1,4 +1,4 @@
-"""Promises that Kafka's own classes broke under `make hunt`, and tested sentences.
+"""Promises that Kafka's own classes broke under `make hunt`, and the tested sentences.
 
 The stored kinds are those of data/hunt/kinds.toml, the verdicts those of data/hold/verdicts.csv.
 """
@@ -45,7 +45,7 @@ def kinds() -> dict[str, dict[str, Any]]:
 
 
 def promises(kind: dict[str, Any]) -> list[str]:
-    """The promises that a kind breaks, the first and the one that its schedule shows."""
+    """The promises that a kind breaks: those broken first, and the one that its schedule shows."""
     names = [text.split()[0] for text in (*kind["roots"], kind["broken"])]
     return list(dict.fromkeys(PROMISES.get(name, name) for name in names))
 
@@ -77,7 +77,7 @@ def found_table() -> pd.DataFrame:
 
 
 def proof() -> pd.DataFrame:
-    """Seconds of one core until the hunt had found each known bug: a row a bug, a column a seed."""
+    """Seconds of one core until the hunt found each known bug (rows), for each seed (columns)."""
     rows = pd.read_csv(DATA / "hunt" / "proof.csv", dtype=str, keep_default_na=False)
     names = ["bug", "kind", "release", "level"]
     seconds = rows.pivot(index=names, columns="seed", values="seconds").fillna("")
@@ -85,7 +85,7 @@ def proof() -> pd.DataFrame:
 
 
 def hunted() -> pd.DataFrame:
-    """What was run on each release: processor seconds, steps, kinds seen, and breaks of no kind."""
+    """What was run on each release: processor seconds, schedules, steps, breaks of new kinds."""
     rows = pd.read_csv(DATA / "hunt" / "runs.csv")
     columns = ["seconds", "schedules", "steps", "new"]
     sums = rows.groupby(["release", "level"], as_index=False)[columns].sum()
@@ -93,7 +93,7 @@ def hunted() -> pd.DataFrame:
 
 
 def schedule(name: str) -> list[str]:
-    """The shortest schedule of a kind, an action a line. Raises ValueError naming the kinds."""
+    """The shortest schedule of a kind, one action per line. Raises ValueError naming the kinds."""
     if name not in kinds():
         raise ValueError(f"unknown kind {name!r}; known: {', '.join(kinds())}")
     return re.split(r";\s*", str(kinds()[name]["schedule"]))

@@ -1,7 +1,7 @@
 """A hot partition and its neighbours on the same fetcher thread: evictions, and what helps.
 
-A *neighbour* has the same leader as the first hot partition, partition 0; others have other
-threads. What a thread has to carry is computed from the settings.
+A *neighbour* has the same leader as the first hot partition, partition 0; other leaders have
+other threads. What a thread has to carry is computed from the settings.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def sharing(config: FleetConfig) -> FleetConfig:
 
 
 def placed(config: FleetConfig) -> FleetConfig:
-    """The fleet whose one topic its controller has placed: KRaft's placer shuffles."""
+    """The fleet with its topic placed as its version's controller does: KRaft's placer shuffles."""
     if not config.kafka.kraft:
         return config
     racks = dict.fromkeys(range(1, config.brokers + 1), "")

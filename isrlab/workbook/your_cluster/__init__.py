@@ -152,7 +152,7 @@ def _presence(found: Findings, broker: int) -> list[Span]:
 
 
 def _draw_counts(ax: Axes, found: Findings, broker: int | None) -> int:
-    """How many partitions are short, by how much; the most at a time."""
+    """Draw how many ISRs are short, and by how much; returns the most at any time."""
     start_ms = found.record.start_ms
     spans = [
         _span(span.start_ms, span.end_ms, start_ms, _size(found, key, span))

@@ -1,8 +1,8 @@
 """Which alerts would have fired: conditions on a cluster's gauges, with `for:`.
 
-An alert is a condition and how long it must hold. It is evaluated at fixed times, so shorter
-conditions may be missed. The condition of a counter is that it grew within a minute. Times are ms
-on the clock of the record.
+An alert is a condition and how long it must hold. It is evaluated at fixed times, so it may
+miss a short time in between. The condition of a counter is that it grew within a minute. Times are
+ms on the clock of the record.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AlertScore(NamedTuple):
     """The score of one alert over some faults.
 
     `fired`: how often. `noticed`: the faults during which (or at the next evaluation) it began to
-    fire; `after_ms`: the median from their starts. `still_on`: it was firing at their starts.
+    fire; `after_ms`: the median from their starts. `still_on`: others that began while it fired.
     """
 
     fired: int

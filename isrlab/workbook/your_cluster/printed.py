@@ -43,7 +43,7 @@ def announced(events: pa.Table) -> list[Announced]:
 
 
 def summary(events: pa.Table) -> dict[str, int | None]:
-    """Counts of both; delays in ms, of storing after the line or of a line after storing."""
+    """Counts of lines and stored changes; delays (ms) from a line to storing, and the reverse."""
     shrinks = announced(events)
     fates = Counter(each.fate for each in shrinks)
     waits = [each.delay_ms for each in shrinks if each.delay_ms is not None]

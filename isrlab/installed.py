@@ -24,7 +24,7 @@ PACKAGE = Path(__file__).resolve().parent
 ROOT = PACKAGE if (PACKAGE / "data").is_dir() else PACKAGE.parent
 DATA, NOTEBOOKS = ROOT / "data", ROOT / "notebooks"
 GIVEN = ".isrlab-given.json"  # path: digest of what was given
-EXTRAS = {  # a library only it has
+EXTRAS = {  # a library that only this extra has
     "notebooks": "papermill", "fleet": "numba", "spark": "pyspark", "live": "confluent_kafka",
 }  # fmt: skip
 
@@ -34,7 +34,7 @@ class ExtraMissingError(ImportError):
 
 
 def require(*extras: str) -> None:
-    """Raise ExtraMissingError unless the libraries of these extras are installed."""
+    """Raise ExtraMissingError unless the library in EXTRAS of each of these is installed."""
     missing = [extra for extra in extras if find_spec(EXTRAS[extra]) is None]
     if missing:
         libraries = " and ".join(EXTRAS[extra] for extra in missing)
@@ -42,10 +42,10 @@ def require(*extras: str) -> None:
 
 
 def give(target: Path) -> dict[str, list[str]]:
-    """Copy notebooks and data to `target`; the names that are new, updated, or kept as the reader
-    changed them although isrlab has another one than it gave.
+    """Copy notebooks and data to `target`. Returns the names of the files that are new, updated,
+    or kept because the reader changed them although isrlab's have changed too.
 
-    What the reader deleted comes again. Raises OSError if `target` cannot be written.
+    Files that the reader deleted are copied again. Raises OSError if `target` cannot be written.
     """
     kept = "kept as you changed it, though isrlab has a newer one"
     names: dict[str, list[str]] = {"new": [], "updated": [], kept: []}
@@ -84,7 +84,7 @@ def _digest(path: Path) -> str:
 
 
 def source_digest(*parts: str) -> str:
-    """SHA-256 of the package's sources, all or those parts ("engine"); also out of a zip."""
+    """SHA-256 of all Python files of the package, or of these parts ("engine"); also in a zip."""
     digest = hashlib.sha256()
     root = resources.files("isrlab")
     for part in parts or ("",):

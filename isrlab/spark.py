@@ -1,10 +1,10 @@
-"""A Spark session for isrlab: the one that is active, this machine, or any cluster by its address.
+"""A Spark session for isrlab: the active one, or a new one on this machine or on a cluster.
 
-Only what Spark Connect offers is used, here and everywhere, so a session may be of either kind. The
-package ships itself to the workers, so a cluster needs no installation of isrlab (it does need
-the libraries that isrlab imports). Times are UTC throughout. Console progress is off: it would end
-up in the stored output of notebooks. So would the greetings of the Java process; what that
-writes goes to a file in the temporary folder (`isrlab-spark-*.log`) instead.
+isrlab uses only what Spark Connect offers, so a session may be a classic one or a Connect one. The
+package ships itself to a cluster's workers, so isrlab need not be installed there (but the
+libraries that it imports must be). A new session has UTC times. A Spark process that is started
+here shows no console progress, because that would end up in the stored output of notebooks, and its
+messages go to a file in the temporary folder (`isrlab-spark-*.log`).
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class WorkersError(RuntimeError):
 
 
 def session(master: str | None = None, app_name: str = "isrlab") -> SparkSession:
-    """The session that is active, such as a platform's own; without one a new one on `master`,
-    `$ISRLAB_SPARK_MASTER`, `$SPARK_REMOTE` or `local[*]`.
+    """The active session, such as a platform's own; without one a new session on the first of
+    `master`, `$ISRLAB_SPARK_MASTER`, `$SPARK_REMOTE` and `local[*]` that is given.
 
     Raises ExtraMissingError without PySpark, JavaMissingError when Java is needed and there is
     none, MasterError as `require_master` does, WorkersError when the workers cannot import isrlab.
@@ -123,7 +123,7 @@ def _ship_to(spark: SparkSession) -> None:
 
 
 def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    require("fleet")  # the libraries that a worker needs beside those that brought it here
+    require("fleet")  # what a worker needs beyond PySpark and Arrow
     return batches
 
 
@@ -141,9 +141,8 @@ def _java_talks_to_a_file() -> Iterator[None]:
 
 
 def require_master(master: str) -> None:
-    """Raise MasterError unless Spark takes this address and, where it names hosts, one answers.
-
-    Spark itself tries for a minute, and then reports a context that was stopped.
+    """Raise MasterError unless the address has a known form and, for spark:// and sc://, a host
+    answers. Spark itself would try for a minute, and then report a context that was stopped.
     """
     match = _MASTER.fullmatch(master)
     if not match:
@@ -160,7 +159,7 @@ def require_master(master: str) -> None:
 
 
 def _problem(address: str) -> str:
-    """Why host:port takes no connection; empty if it does."""
+    """Why host:port accepts no connection; empty if it accepts one."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), ANSWER_WITHIN_S).close()
@@ -171,7 +170,7 @@ def _problem(address: str) -> str:
 
 @functools.cache
 def package_archive() -> str:
-    """The isrlab package as a zip that Spark ships to its workers; its path until this ends."""
+    """The path of a zip of isrlab for Spark's workers, which is deleted when this process ends."""
     root = Path(__file__).resolve().parent
     folder = tempfile.mkdtemp(prefix="isrlab-ship-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -1,9 +1,9 @@
 """Churn of in-sync replicas: DataFrame of events in, DataFrame out.
 
-Every query takes events (`events.SCHEMA`) and ends in a `select` of its columns. It does not matter
-whether they come from a simulation or a real broker. Queries about ISRs start from `isr_history`,
-so that a change in several logs counts once: `moves` of replicas, `times` by size, `counts`,
-`bands` of seeds.
+The queries on Spark take events (`events.SCHEMA`), whether they come from a simulation or from the
+history of real logs. Queries about ISRs start from `history`, so that they all see one sequence of
+ISRs: `moves` of replicas, `times` by size, `counts`. `bands` averages the results of several seeds,
+in pandas.
 """
 
 # ruff: noqa: F401, I001

@@ -23,9 +23,9 @@ PER_MILLE = {"p50_ms": 500, "p90_ms": 900, "p99_ms": 990, "p999_ms": 999, "max_m
 def changes_by_partition(events: DataFrame) -> DataFrame:
     """How often the ISR of each partition shrank and grew, most changes first.
 
-    `shrinks` and `expands` count every change. `shrinks_by_controller` are the shrinks that no
-    leader requested: IsrShrinksPerSec leaves them out. `rejected` counts refused changes, as
-    FailedIsrUpdatesPerSec does.
+    `shrinks` and `expands` do not count changes that replace members. `shrinks_by_controller` are
+    the shrinks that no leader requested: IsrShrinksPerSec leaves them out. `rejected` counts
+    refused changes, as FailedIsrUpdatesPerSec does.
     """
     totals = columns(
         "count_if(change = 'shrink') as shrinks",

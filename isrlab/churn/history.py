@@ -1,14 +1,14 @@
-"""The sequence of each partition's stored ISRs, on which all other queries build.
+"""The sequence of each partition's stored ISRs, on which the other queries about ISRs build.
 
 For tables of one clock in which `isr_commit` rows have every stored ISR without contradictions:
-simulations, and the histories of real logs (`logs.history`). The two rules are those of
-`events.exact`, here on Spark:
+simulations, and the histories of real logs (`logs.history`). Two rules, like those of
+`events.exact`:
 
-1. A row of an older partition epoch than a row before it is late, and does not count; nor does a
-   row with the known members.
+1. A row of an older partition epoch than a row before it is late, and does not count. A row with
+   the members that are already known is not a change.
 2. A change is the leader's if the leader reports it itself, if the controller stores what a leader
-   asked for, or if it is an expansion, because controllers never add to an ISR; else it is the
-   controller's (an election, a fenced broker).
+   asked for, or if it is an expansion (a controller expands only an empty ISR, by an election);
+   else it is the controller's (an election, a fenced broker).
 
 After a row `unknown`, a partition's ISR is not known until the next one is stored.
 """
@@ -28,7 +28,7 @@ _CHANGE = """case
 
 
 def isr_history(events: DataFrame) -> DataFrame:
-    """The ISRs of each partition: one row for each change, in order of time.
+    """The ISRs of each partition: one row for the first one, and one for each change.
 
     `isr_before` is null where it is not known. `change` is "shrink", "expand", "replace" (members
     left and joined together), "first" (of the partition) or "unknown" (because the ISR before is
@@ -42,7 +42,7 @@ def isr_history(events: DataFrame) -> DataFrame:
 
 
 def states(events: DataFrame) -> DataFrame:
-    """All rows about the stored ISR; `isr` is null if there is none from here on, or it is unknown.
+    """The rows about stored ISRs that are not late; `isr` is null if it is unknown from here on.
 
     Columns: run, topic, partition, ts_ms, `leader`, `isr`, `isr_before` (null: not known),
     `is_first` of the partition, `is_leaders` (reported or requested by the leader), `replicas`
@@ -90,5 +90,5 @@ def columns(*sql: str) -> list[Column]:
 
 
 def members(isr: Column | str) -> Column:
-    """An ISR as a set: brokers list its members in any order."""
+    """The members of an ISR in order of id: brokers list them in any order."""
     return F.array_sort(isr)

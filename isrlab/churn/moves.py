@@ -35,7 +35,7 @@ def removals(events: DataFrame) -> DataFrame:
 
 
 def rejoins(events: DataFrame, outages: DataFrame) -> DataFrame:
-    """For each outage of a broker, how long after its return it rejoined its ISRs.
+    """How long after each outage a broker rejoined its ISRs; no row if it was still in all of them.
 
     `outages`: run, broker, down_ms, up_ms (on the events' clock). `partitions`: how many ISRs the
     broker had to rejoin when it came up, no matter whether a leader or the controller had removed

@@ -25,10 +25,10 @@ _TIMES = {  # the condition under which an interval counts
 def isr_intervals(events: DataFrame, end_ms: int | None = None) -> DataFrame:
     """The interval in which each ISR was current. A partition's last one extends to `end_ms`.
 
-    `end_ms` (milliseconds since the epoch) defaults to the last event of the run. Where the ISR is
-    not known, `is_certain` is false and `isr`, `isr_size` and `leader` are null. `replicas` is the
-    number of replicas in that interval: those assigned (`is_assigned`), else those seen so far;
-    where no row lists them (simulations), the largest size that the partition's ISR ever had.
+    `end_ms` (on the events' clock) defaults to the last event of the run. Where the ISR is unknown,
+    or the partition deleted, `is_certain` is false and `isr`, `isr_size` and `leader` are null.
+    `replicas` is their number in that interval: those assigned (`is_assigned`), else those seen so
+    far; where no row lists them (simulations), the largest size that the ISR ever had.
     """
     ends = events.groupBy("run").agg(F.max("ts_ms").alias("end_ms"))
     each = Window.partitionBy(*PARTITION)

@@ -1,4 +1,4 @@
-"""The events table: every producer writes it, and every question and figure reads it."""
+"""The events table: simulations and log readers write it, and questions and figures read it."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 """Exact answers from a small table of events, in plain Python: the ISRs, absences and their causes.
 
-For tables whose rows are all of one clock: a scenario (`Run.events()`), a simulated fleet, or the
+For tables whose rows are all on one clock: a scenario (`Run.events()`), a simulated fleet, or the
 history of real logs (`logs.history`). There `isr_commit` rows have every stored ISR without
-contradictions, so two rules suffice; `isrlab.churn` has the same two on Spark, and a property test
-holds the answers equal.
+contradictions, so two rules suffice; `isrlab.churn` answers on Spark by like rules, and a property
+test holds the answers equal.
 
-1. A row of an older partition epoch than a row before it is late, and does not count; nor does a
-   row with the known members.
-2. A change is the leader's if the leader reports it itself, or if the controller stores what a
-   leader asked for; else it is the controller's (an election, a fenced broker).
+1. A row of an older partition epoch than a row before it is late, and does not count. A row with
+   the members that are already known is not a change.
+2. A shrink is the leader's if a row shows its request, and the leader reports the stored ISR itself
+   or the controller stores what a leader asked for; else it is the controller's.
 
 After a row `unknown` a partition's ISR is not known until the next one is stored, and after a row
 `deleted` there is none: such times are in no span, and changes in them are not moves.
@@ -179,7 +179,7 @@ def _states(
     events: Events, end_ms: int | None
 ) -> Iterator[tuple[Key, int, tuple[int, ...] | None, StoredIsr | None, dict[str, Any]]]:
     """The stored states, in order: key, ms, the ISR before (None: not known), the state (None: not
-    known from here on), and for a leader's shrink the `KNEW` fields of `Absence`."""
+    known from here on), and for a leader's shrink `KNEW` and `left` of `Absence`."""
     known: dict[Key, tuple[tuple[int, ...], int]] = {}  # the ISR, and its partition epoch
     shrinks: dict[Key, Statement] = {}  # the last one that a leader asked for
     for row in _rows(events, "isr_shrink", "isr_commit", "unknown", "deleted"):

@@ -1,4 +1,4 @@
-"""Intervals of time in ms, each with its start and without its end.
+"""Intervals of time in ms, which include their start but not their end.
 
 Three operations: the union, its length, and the parts within another interval.
 """

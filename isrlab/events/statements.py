@@ -1,8 +1,8 @@
 """A row of the events table as an object: what one log line, record or producer reports.
 
-`leader` is the leader of the partition according to this row, derived here and nowhere else: the
-row names it (`replica` of a row "leader" or "follower", `detail.leader`), or it is the reporting
-broker, as only a leader asks for an ISR and logs that one is stored. -1: none; None: not shown.
+`leader` is the leader of the partition according to this row: the row names it (`replica` of a row
+"leader" or "follower", else `detail.leader`), or it is the reporting broker, because only a leader
+asks for an ISR and logs that one is stored. -1: there is none; None: the row does not show it.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def leader_of(row: Statement) -> int | None:
 
 
 def statements(events: Events, *kinds: str) -> list[Statement]:
-    """The rows of a table (or of those given), in its order; of these kinds, or of all."""
+    """The rows of these kinds (without `kinds` all) in a table or list, in its order."""
     if isinstance(events, Sequence):
         return [row for row in events if not kinds or row.kind in kinds]
     if kinds:

@@ -1,6 +1,6 @@
 """`python -m isrlab page`: the page for a browser as a folder of files, for any web server.
 
-Theory of operation. Python for browsers (Pyodide) comes from npm, its msgspec from PyPI; parts.toml
+Theory of operation. Python for browsers (Pyodide) comes from npm, and msgspec from PyPI; parts.toml
 has versions and hashes, and downloads are kept. Files are in folders named after a digest of their
 contents, so that a browser may keep them forever; `index.html` and `sw.js` name these folders.
 Large files are compressed here, because not every server does so, and have names that servers and
@@ -77,7 +77,7 @@ def build(out: Path) -> int:
 
 
 def fetched(part: Mapping[str, str]) -> Path:
-    """The file of a package, kept or from its registry. Raises PageError if its hash differs."""
+    """A package's file, kept or from its registry. Raises PageError if it is missing or differs."""
     name, command = part["name"], part["command"].format(python=sys.executable).split()
     kept = CACHE / name
     if not kept.exists():

@@ -31,7 +31,7 @@ from isrlab.logs.reader.packed import ZIP
 from isrlab.logs.reader.read import read_local
 
 MOST_BYTES, MOST_FILES = 200_000_000, 500
-LOOKED_AT = 65_536  # first bytes of a file, which tell its kind
+LOOKED_AT = 65_536  # first bytes of a file, which show its kind
 MOST_DESCRIBED = 20_000_000  # bytes of text
 WIDTH = 100
 READ, ORDERED = 0.5, 0.65  # the share of the work that is then done
@@ -51,8 +51,8 @@ class DropError(ValueError):
 
 
 class DroppedAnswer(NamedTuple):
-    """`status` and `text` are those of the command (`python -m isrlab logs`, or `check`), `data`
-    has its --json output by the name of the command, and `left_out` is a sentence."""
+    """What the commands `python -m isrlab logs` and `check` answer: the highest `status`, the first
+    `title`, each `text`, and in `data` the --json output by command; `left_out` is a sentence."""
 
     status: int
     title: str
@@ -78,7 +78,7 @@ class DroppedFiles:
         self._folder.cleanup()
 
     def feed(self, name: str, piece: bytes) -> None:
-        """Add bytes to a file; `name` may contain folders. Raises DropError for too much data."""
+        """Add bytes to a file; `name` may contain folders. Raises DropError for too many."""
         self.bytes += len(piece)
         if self.bytes > MOST_BYTES:
             raise DropError(_too_much("The files are"))

@@ -1,6 +1,6 @@
 """The pages of a report: one for each run, and the index that shows them all.
 
-Theory of operation. A run leaves three files in `runs/`: the executed notebook, its page, and a
+Theory of operation. A run leaves three files in `runs/`: the notebook if it ran, its page, and a
 small JSON record. The index is made from all records there, so it can be rewritten after every run,
 and it keeps the runs of earlier or interrupted reports. A grid leaves the list of its runs in
 `grids/`; its page is made from the same records at the same times. A file appears under its name
@@ -45,7 +45,7 @@ Kept = TypeVar("Kept")
 
 @dataclass(frozen=True)
 class RunRecord:
-    """The entry of one run in the index, and the key that tells whether it must run again."""
+    """The entry of one run in the index, and the key that decides whether it must run again."""
 
     slug: str
     notebook: str
@@ -70,7 +70,7 @@ class RunRecord:
 
 
 def write_run(record: RunRecord, notebook: NotebookNode, out: Path) -> RunRecord:
-    """Store the executed notebook, its page and then its completed record; redraw the index."""
+    """Store the notebook if it ran, its page, and its record, which is returned; then the index."""
     ended = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     picture = thumbnail(notebook)
     record = replace(record, finding=finding(notebook), thumbnail=picture, ended=ended)
@@ -84,7 +84,7 @@ def write_run(record: RunRecord, notebook: NotebookNode, out: Path) -> RunRecord
 
 
 def write_index(out: Path, grid: Grid | None = None) -> None:
-    """Write `index.html` and the pages of all grids, including the new one, from the records."""
+    """Write `index.html`, the pages of all grids, including the new one, and the links in pages."""
     if grid:
         _write(out / "grids" / f"{grid.name}.json", json.dumps(asdict(grid), indent=1))
     runs, grids = read_records(out), _read(out / "grids", Grid)
@@ -106,7 +106,7 @@ def write_index(out: Path, grid: Grid | None = None) -> None:
 
 
 def _link(out: Path, runs: list[RunRecord], files: dict[str, str]) -> None:
-    """Set the links in each page: to other notebooks, and to the runs before and after."""
+    """Set the links in each page: to other notebooks, neighbouring runs and the playground."""
     for before, run, after in zip([None, *runs], runs, [*runs[1:], None], strict=False):
         path = out / "runs" / f"{run.slug}.html"
         with suppress(OSError):

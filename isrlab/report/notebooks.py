@@ -97,7 +97,7 @@ class NotebookRun:
 
 @dataclass(frozen=True)
 class Grid:
-    """Runs of one notebook with every combination of some values, the last axis first to change."""
+    """Runs of one notebook with every combination of some values; the last axis changes first."""
 
     name: str
     title: str
@@ -106,7 +106,7 @@ class Grid:
 
     @property
     def columns(self) -> int:
-        """How many runs a row shows: one for each value of the last axis, if they fit."""
+        """How many runs a row shows: of several axes all values of the last, if they fit."""
         width = len(list(self.axes.values())[-1])
         return width if len(self.axes) > 1 and width <= MOST_COLUMNS else min(width, 3)
 
@@ -116,9 +116,9 @@ class Grid:
 
 
 def find(folder: Path, names: Iterable[str] = ()) -> list[Notebook]:
-    """The notebooks of a folder, or those named "02", "data_loss" or "02_data_loss".
+    """A folder's notebooks but 00, the index, or those named "02", "data_loss" or "02_data_loss".
 
-    Raises NotebookError for a name that is none of them, and for a file that is no notebook.
+    Raises NotebookError for an unknown name, an unreadable file, or a folder without notebooks.
     """
     paths = sorted(folder.glob("[0-9]*_*.ipynb"))
     known = {path.stem: path for path in paths if not path.name.startswith("00_")}  # the index
@@ -163,7 +163,7 @@ def tags(cell: nbformat.NotebookNode) -> list[str]:
 
 
 class KeepPlayers(Preprocessor):
-    """Removes the widgets of a stored notebook: the kernel with their models is gone."""
+    """Removes widgets of which a notebook has a player: the kernel with their models is gone."""
 
     def preprocess(self, notebook: Any, resources: Any) -> tuple[Any, Any]:
         for output in (out for cell in notebook["cells"] for out in cell.get("outputs", [])):
@@ -192,8 +192,8 @@ def plan(
     """One run for each notebook, or one for each choice where a parameter has several values.
 
     `options` are (name, text) and override the file. The file has parameters for every notebook
-    that knows them and, under a notebook's name, those for it alone; a list there means one run for
-    each of its values. Raises NotebookError for an unknown notebook or parameter.
+    that knows them and, under a notebook's name, those for it alone; a list means one run for each
+    of its values. Raises NotebookError for an unknown notebook or parameter, or a wrong value.
     """
     typed = {
         name: [_found_here(name, text) for other, text in options if other == name]
@@ -213,7 +213,7 @@ def plan(
 
 
 def _found_here(name: str, text: str) -> str:
-    """`text`, made absolute if it names a file or folder relative to the current directory."""
+    """`text`; for a parameter "_file" or "_dir", the absolute path if there is such a file."""
     is_path = text and ("_file" in name or "_dir" in name)
     return str(Path(text).absolute()) if is_path and Path(text).exists() else text
 
@@ -233,7 +233,7 @@ def read_grid(file: Path, folder: Path) -> tuple[Grid, list[NotebookRun]]:
     """The grid of a YAML file, and its runs. The file has `notebook`, `grid` (by parameter a value,
     or a list of values), and optionally `title`.
 
-    Raises NotebookError for whatever is wrong, and for more than MOST_POINTS combinations.
+    Raises NotebookError for anything wrong in the file, and for more than MOST_POINTS combinations.
     """
     loaded = read_yaml(file)
     for key in loaded.keys() - set(GRID_KEYS):

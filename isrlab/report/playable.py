@@ -1,10 +1,10 @@
 """Links from the pages of a report into the playground: scenarios, exercises, incidents.
 
-Theory of operation. What a cell plays or reads is found in its source, as far as constants say it:
-names of scenarios, schedules as text, folders of recorded incidents. A tag `play:NAME` names the
-scenario where a module names it for the cell. In tables a scenario is known by its name, a schedule
-by its first line. Of a loop the first turn is played. A link is written without an address, and
-gets one when the report has a playground (`python -m isrlab page`); until then it is not shown.
+Theory of operation. A cell's source shows what it plays or reads, as far as constants name it:
+names of scenarios, schedules as text, folders of recorded incidents. If a module names the scenario
+instead of the cell, a tag `play:NAME` does so. In tables a scenario is known by its name, a
+schedule by its first word, `partition`. Of a loop the first turn is played. A link has no address,
+and is not shown, until the report has a playground (`python -m isrlab page`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Run notebooks, a few at a time, and store each result as soon as it is complete.
 
 Theory of operation. Every run has its own process with a fresh kernel, and leaves a page whether it
-succeeded, failed, or could not start because Java is missing. Only the parent process writes: the
-others send it the number of their current cell and, at the end, the notebook. An interrupt
-therefore loses only the runs in progress, and `resume` skips those whose notebook, parameters and
-package are unchanged.
+succeeded, failed, or could not start because Spark or Java is missing. Only the parent process
+writes: the others send it the number of their current cell and, at the end, the notebook. An
+interrupt therefore loses only the runs in progress, and `resume` skips those that succeeded and
+whose notebook, parameters, data and package are unchanged.
 """
 
 from __future__ import annotations
@@ -204,8 +204,8 @@ def _executed(
 class PatientChannel(AsyncZMQSocketChannel):
     """Polls the socket for a kernel's reply once a second.
 
-    nbclient also handles Output widgets on that socket, unknown to asyncio, which can consume the
-    wake-up for the reply; the notebook would then hang forever.
+    nbclient also handles Output widgets on that socket, without asyncio. That can consume the
+    wake-up for the reply, and the notebook would hang forever.
     """
 
     async def get_msg(self, timeout: float | None = None) -> Any:  # type: ignore[override]
@@ -275,7 +275,7 @@ def interrupts() -> Iterator[None]:
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of isrlab (with its commit, in a checkout), Python, Java and the main libraries."""
+    """Versions of isrlab (with its commit in a checkout), Python, platform, Java and libraries."""
     known = {"isrlab": isrlab.__version__, "commit": commit(), "Python": platform.python_version()}
     known |= {"on": platform.platform(terse=True), "Java": java.java_version()}
     for name in LIBRARIES:

@@ -1,9 +1,9 @@
 """The clock differences between brokers, as far as logs show them, and all events on one clock.
 
-Theory of operation. Brokers log one fact (a partition's version, its leader epoch) at about the
-same moment; a broker that was paused or is starting logs it late, but never early. So the
-differences between the timestamps of two brokers cluster tightly around the difference of their
-clocks, at moments far apart, while late lines scatter. The cluster is taken as the difference;
+Theory of operation. Several brokers log a fact (a partition's version, its leader epoch) at about
+the same moment; a broker that was paused or is starting logs it late, but never early. So the
+differences between the timestamps of two brokers, taken at moments far apart, cluster tightly
+around the difference of their clocks, while late lines scatter. The cluster's median is used;
 differences below `NOISE_MS` cannot be distinguished from message latency, and count as zero. The
 median clock is taken as correct; a metadata log takes precedence over all.
 
@@ -38,10 +38,10 @@ Unit: TypeAlias = tuple[str, int | None, str]  # run, broker, part of a file aft
 class Clock(NamedTuple):
     """The clock of a broker: it is `ahead_ms` ahead of the common one (negative: behind).
 
-    `pairs` counts the statements shared with other brokers that show it (0: none, or only the order
-    of versions). `is_bound`: the difference may be larger. `is_alone`: the broker reports ISRs, and
-    nothing confirms its clock. `part`: the file and the line from which this holds, if the clock
-    was set back.
+    `pairs` counts the facts shared with another broker that show it (the most with any; 0: none, or
+    only the order of versions). `is_bound`: the difference may be larger. `is_alone`: no broker of
+    the majority confirms the clock. `part`: the file and the line from which this holds, if the
+    clock was set back.
     """
 
     run: str
@@ -170,7 +170,7 @@ def _solved(
 
 
 def _centred(group: dict[Unit, int], others: dict[Unit, int]) -> dict[Unit, int]:
-    """The clocks of a group relative to the majority's; differences within noise count as zero.
+    """The clocks of a group relative to a metadata log's, else to the median; noise counts as zero.
 
     `others` are the clocks of brokers that share a single moment with it, too little to move them.
     """
@@ -185,7 +185,7 @@ def _centred(group: dict[Unit, int], others: dict[Unit, int]) -> dict[Unit, int]
 
 
 def _cluster(times: list[tuple[int, int]]) -> tuple[int, int, bool]:
-    """The difference (second minus first) that most pairs agree on, and how many of them do."""
+    """The difference (second minus first) that most pairs agree on, how many, and if far apart."""
     differences = sorted((second - first, first) for first, second in times)
     start, first, last = 0, 0, 0  # of the largest group: `differences[first:last]`
     for end in range(len(differences)):

@@ -1,7 +1,7 @@
 """From log lines to a history: each stored change once, on one clock, gaps, and contradictions.
 
-`history_of` takes the events of logs exactly as their lines report them. Its `events` form the same
-table as those of a simulation: a row `isr_commit` for each stored ISR of a partition, in order of
+`history_of` takes the events of logs exactly as their lines report them. The `events` of its result
+form a table like a simulation's: a row `isr_commit` for each stored ISR of a partition, in order of
 version, with the broker that made it and the line that shows it; `unknown` from the moment when no
 line shows the ISR; `log_start` and `log_end` for each broker. `events.exact` and `isrlab.churn`
 query that table. Its `faults` are the lines that break a rule of Kafka (`verdict`).

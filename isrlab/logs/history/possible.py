@@ -4,8 +4,8 @@ The next state is one that the leader may ask for, or one that the controller of
 writes when some brokers are unavailable: every set of brokers, kind of election and setting is
 tried, so a change is impossible only if no event leads to it. Missing information never makes a
 change impossible: the replicas count only if the metadata log has them before and after; if lines
-of the ZooKeeper era name several sets, the rise of the leader epoch by a reassignment is also
-tried. Left out: the ELR before the change.
+of the ZooKeeper era name several sets of replicas, a reassignment, which raises the leader epoch,
+is also tried. Left out: the ELR before the change.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Registration(NamedTuple):
 
 
 def candidates(is_kraft: bool, name: str | None = None) -> tuple[KafkaVersion, ...]:
-    """The generations that may have written a history, the newest of each kind of controller first.
+    """The newest generation of each kind of controller that may have written it, newest first.
 
     In KRaft the metadata version decides, which may be older than the release `name`. Raises
     ValueError if there is no such release.

@@ -129,7 +129,7 @@ class Record:
 
         A fetcher with an old leader epoch also gives up a partition ("marked as failed"), and
         resumes as soon as the broker learns of the new leader. It also gives up partitions that
-        leave its broker.
+        leave its broker. Neither counts.
         """
 
         def is_resumed(row: Statement) -> bool:
@@ -177,12 +177,12 @@ class Record:
 
     @cached_property
     def named(self) -> dict[Key, list[int]]:
-        """By partition: when a line names a live leader, including lines of followers."""
+        """By partition: when a line names a leader (not -1: none), including lines of followers."""
         of_key = self._naming("leader", "follower", "isr_commit")
         return {key: [ms for ms, leader in named if leader >= 0] for key, named in of_key.items()}
 
     def leader_at(self, key: Key, ts_ms: int) -> int | None:
-        """The leader of a partition; None if no line shows it."""
+        """The leader of a partition, -1 if it has none; None if no line shows it."""
         times, brokers = self.leaders.get(key, ([], []))
         place = bisect_right(times, ts_ms)
         return brokers[place - 1] if place else None
@@ -195,13 +195,13 @@ class Record:
 
     @cached_property
     def brokers(self) -> frozenset[int]:
-        """Every broker that is named."""
+        """Every broker that reports something or has a replica."""
         speakers = {row.broker for rows in self.rows.values() for row in rows}
         return frozenset(b for b in speakers | self.hosts if b is not None and b != -1)
 
     @cached_property
     def assigned(self) -> list[Statement]:
-        """Partitions that are given replicas."""
+        """Rows that show a partition being given new replicas."""
         rows = (row for row in self.rows["leader"] + self.rows["sign"] if row.topic is not None)
         details = ((row, row.detail) for row in rows)
         return [row for row, d in details if d.get("adding") or d.get("sign") == "assigned"]
@@ -209,7 +209,7 @@ class Record:
     @cached_property
     def cancelled(self) -> list[Statement]:
         """Cancelled reassignments: the last line in which replicas are being added, and the first
-        newer line. No added replica was ever in the ISR, or is a replica at the end."""
+        newer line. No added replica was ever in the ISR, and none is a replica at the end."""
         rows = [row for kind in ("metadata", "leader", "isr_commit") for row in self.rows[kind]]
         of: dict[Key, list[Statement]] = defaultdict(list)
         for row in sorted(rows, key=_ms):
@@ -336,8 +336,8 @@ class Record:
     def said(
         self, kinds: str, span: Interval, broker: int | None = None, **detail: str
     ) -> list[Statement]:
-        """Rows of these kinds (separated by blanks) within a span, and about `broker` if given: the
-        row's `replica`, else its author. `detail` must contain the given values."""
+        """Rows of these kinds (separated by blanks) within a span whose `detail` has the given
+        values; with `broker`, only those that are `about` it."""
         of_sign = self._signs.get(detail.get("sign", ""), [])
         return [
             row
@@ -367,7 +367,7 @@ def teller(out: Absence) -> int | None:
 
 
 def about(row: Statement) -> int | None:
-    """The broker a row is about: it crashed, was fenced or asked to stop; else the row's author."""
+    """The `replica` of a crash, a restart or a row that another source reports; else the author."""
     of_others = row.kind in ("crash", "restart") or "said_by" in row.detail
     return row.replica if of_others and row.replica is not None else row.broker
 
@@ -382,7 +382,7 @@ def _ms(row: Statement) -> int:
 
 
 def clock(ts_ms: int | None) -> str:
-    """A moment in UTC, with milliseconds."""
+    """A moment in UTC, with milliseconds; "not over" for None."""
     if ts_ms is None:
         return "not over"
     moment = datetime.fromtimestamp(ts_ms / 1000, UTC)

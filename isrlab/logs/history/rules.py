@@ -1,9 +1,9 @@
 """The rules that all lines about one partition must obey, because Kafka always does.
 
-A line must not break a rule by itself (a shrink that adds a member), against other lines (two
-members' lists for one version, two leaders in one epoch), or against the order in which a broker
-learns (versions only grow). A line is a fault only if the lines prove it: a missing line, a clock
-that is off, or a leader that was deposed and does not know it is not a fault.
+A line must not break a rule by itself (a shrink that adds a member), contradict other lines (two
+ISRs for one version, two leaders in one epoch), or break the order in which a broker learns
+(versions only grow). A line is a fault only if the lines prove it, and it is not one if a lost
+line, a wrong clock, or a deposed leader that does not yet know it could explain it.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Account:
 
     @cached_property
     def changes(self) -> list[Change]:
-        """Successive versions; if KRaft changes the replicas, only with both sets of them known."""
+        """Successive versions; if replicas change in KRaft, only those whose replicas are known."""
         states, is_kraft, changes = self.states, self.scene.is_kraft, []
         lists = {frozenset(ids): ids for x in self.lines if (ids := x.ids("replicas"))}
         has_moved = len(lists) > 1 or any(x.ids("adding") or x.ids("removing") for x in self.lines)
@@ -211,8 +211,8 @@ def within_limit(line: Statement, lag_time_ms: int | None) -> Iterator[Fault]:
 
 
 def _one_state(account: Account) -> Iterator[Fault]:
-    """One ISR, leader and epoch per version, one leader per epoch, and one ISR with which a
-    ZooKeeper controller lets it begin; reports the rarer value."""
+    """A version has one ISR, leader and epoch, an epoch one leader, and, in the ZooKeeper era, one
+    ISR with which a broker begins to lead in it; reports the lines with the rarer values."""
     led = [line for line in account.lines if line.leader is not None and line.leader >= 0]
     claims = [("version", "partition_epoch", name, account.lines) for name in STATED]
     first = {(x.leader_epoch, x.leader, x.is_own): x for x in reversed(led) if x.kind == "leader"
@@ -303,8 +303,8 @@ def _witnesses(account: Account) -> Iterator[Fault]:
 
 
 def _in_time(account: Account) -> Iterator[Fault]:
-    """A version is reported only after it was requested and stored (others must confirm when, as a
-    slow leader prints it late)."""
+    """A version is reported only after it was requested and stored (other brokers must confirm the
+    time, because a slow leader prints it late)."""
     origin: dict[int, Statement] = {}
     asked: dict[int | None, Statement] = {}  # by leader; the first, if it repeats a request
     heard: dict[int | None, dict[int | None, int]] = defaultdict(dict)  # first, by broker
@@ -332,8 +332,8 @@ def _in_time(account: Account) -> Iterator[Fault]:
 
 
 def _joining(account: Account) -> Iterator[Fault]:
-    """A process that starts follows with the newest version (older: late), which does not yet have
-    it back in the ISR (early)."""
+    """A process that starts follows with the newest version (an older one is "late"), and not yet
+    with one that has it back in the ISR ("early")."""
     own = [x for x in account.lines if x.is_leaders and x.partition_epoch is not None]
     newest = [*accumulate(own, partial(max, key=_version))]
     for line in account.lines:

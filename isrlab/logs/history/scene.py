@@ -83,7 +83,7 @@ class Scene:
 
     @cached_property
     def ends(self) -> dict[int, int]:
-        """By broker: its last line, if that is long before the end."""
+        """By broker: its last line, if that is long before the end; none with a metadata log."""
         if self.has_metadata_log:
             return {}
         until_ms = self.end_ms - max(QUIET_MS, QUIET * (self.end_ms - self.start_ms))
@@ -152,7 +152,7 @@ class Scene:
 
     @cached_property
     def gone(self) -> list[tuple[int, int]]:
-        """When each broker died or was fenced, in order of time."""
+        """When each broker died or was fenced, except for a blip, in order of time."""
         went = [r for r in self.rows if r.kind in ("crash", "restart") and r.replica is not None]
         came: OfBrokers = defaultdict(list)
         for row in went:
@@ -219,7 +219,7 @@ class Scene:
 
     @cached_property
     def unheard(self) -> frozenset[int]:
-        """Leaders (and followers) without a log here, unless other logs make up for it."""
+        """Leaders without a log here, unless other logs make up for it."""
         named = {r.replica for r in self.rows if r.kind in ("leader", "follower")}
         hears_all = None in self.bounds or self.hears_all
         missing = (b for b in named - self.bounds.keys() if b is not None and b != -1)

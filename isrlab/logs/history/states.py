@@ -8,7 +8,7 @@ that the controller removed a dead broker. Three steps turn that into one sequen
 
 1. *Outcomes of requests* (`_outcomes`). A leader's request is stored if its commit
    follows, or if the leader's next request starts from it; it is not stored if it was refused or
-   repeated. A broker that never prints commits stores what it asks for. Else the request is open.
+   repeated. Otherwise it is open, or counts as stored if its broker never prints commits.
 2. *States.* All lines about one version (zkVersion, partition epoch) describe one state, stored at
    the time of the first of them, but not before it was requested. Lines without a version are
    ordered by leader epoch and time.
@@ -208,8 +208,8 @@ def _of_version(states: list[StoredState]) -> StoredState:
 
 
 def _is_answered(request: StoredState, answers: list[StoredState]) -> bool:
-    """Attach a request to the next state with a version and its ISR, unless that has one; True if
-    attached (it is then no state of its own). `answers`: the states with its ISR, by time."""
+    """Attach a request to the next of `answers`, the numbered states with the requested ISR by
+    time, unless that has a request. True if attached: then it is not a state of its own."""
     if request.request is None:
         return False
     place = bisect_left(answers, request.ts_ms - EARLY_MS, key=lambda state: state.ts_ms)

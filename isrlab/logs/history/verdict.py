@@ -29,12 +29,12 @@ from isrlab.logs.history.rules import (
 from isrlab.logs.history.scene import Scene
 
 JUDGED = (*REQUESTS, "isr_commit", "leader", "follower", "metadata", "offline")  # kinds of lines
-LATE_MS = {True: 500, False: 2_000}  # no line is so late in a file of one broker (True) or several
+LATE_MS = {True: 500, False: 2_000}  # no line is later, in a file of one broker (True) or several
 
 
 class Verdict(NamedTuple):
-    """The verdict on one run. `releases`: named by its lines, or whose rules explain most
-    `changes`."""
+    """The verdict on one run. `releases`: the one that is given or named by the lines, else those
+    whose rules explain most `changes`."""
 
     run: str
     partitions: int

@@ -154,7 +154,7 @@ def _is_usual(token: str) -> bool:
 
 @cache
 def _vocabulary() -> frozenset[str]:
-    """The words in the reader's tables, without their examples."""
+    """The words in the reader's tables, including comments and examples."""
     texts = [files("isrlab.logs.reader").joinpath(name).read_text("utf-8") for name in TABLES]
     words = {word.lower() for text in texts for word in _WORD.findall(text)}
     return frozenset(words | {"ms", "true", "false", "null", "none", "fenced"})

@@ -2,8 +2,8 @@
 
 Theory of operation. The first lines are what a person on call needs: is it over, what happened, to
 which partitions, since when, what is at risk, what to do, when it is done, what was read. They
-describe the main incident (`chief`): open ones come first, then those with losses, then the
-longest. All incidents follow, each with its evidence. The conclusions come from `find` and `look`.
+describe the main incident (`chief`): an open one before others, then a grave one, then the one with
+most losses. All incidents follow, with their evidence. The conclusions are those of `find`, `look`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class AnswerRow(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """A fact, how many lines show it, and the first few lines, each with place and full text."""
+    """A fact, how many lines show it, the place and message of the first, and a few in full."""
 
     shows: str
     lines_in_all: int
@@ -207,7 +207,7 @@ def _read(findings: Findings, settings: PrintedSettings) -> str:
 
 
 def _zone(name: str) -> str:
-    """A time zone, with how it is known only if it is assumed."""
+    """A time zone, and whether it is assumed; other sources are left out."""
     zone, _, how = name.partition(" (")
     return f"{zone} ({how}" if how == "assumed)" else zone.replace("UTC+00:00", "UTC")
 

@@ -1,16 +1,16 @@
 """Partitions in which a failure can lose acknowledged records, by the states in the metadata log.
 
 Theory of operation. With eligible leader replicas (KIP-966) the controller may elect a replica that
-has left the ISR, since it has every acknowledged record until the ISR grows again. That rests on
-two assumptions which Kafka 4.1 to 4.4 violate (data/upstream/elr): a replica that a reassignment
-removes stays eligible, though its log is deleted; and the min ISR that decides who stays eligible
-is bounded by the replicas of partition 0, while a leader bounds it by those of its own partition.
+has left the ISR, if it still has every committed record: while the ISR is below min ISR no more are
+committed. Kafka 4.1 to 4.4 break that in two ways (data/upstream/elr): a replica that a
+reassignment removes stays eligible, though its log is deleted; and the controller bounds min ISR by
+the replicas of partition 0, while a leader bounds it by those of its own partition.
 
 This module replays the stored states. A replica is *emptied* from its removal until it is in the
 ISR again. `exposures` are the exposed partitions at the end of the log:
 
     no replica        an eligible broker without a replica: added again, it may lead without records
-    came back         an eligible replica that is emptied: the failure of the ISR suffices
+    came back         an eligible replica that is emptied: the failure of all ISR members suffices
     being added       likewise, from a snapshot alone, which does not show earlier states
     partition 0       the two bounds differ: too many replicas are eligible, or none
     unclean           the only in-sync replica of several, and any other may be elected uncleanly
@@ -37,7 +37,7 @@ STATES = ("isr_commit", "leader", "offline")
 
 
 class Exposure(NamedTuple):
-    """`schedule`: the steps of the shortest schedule that loses records, failures last."""
+    """`schedule`: the steps of a short schedule that loses records; it needs `failures`."""
 
     key: Key
     why: str

@@ -44,7 +44,7 @@ class Case:
 
     @property
     def is_open(self) -> bool:
-        """A replica is still out, or the party's broker is gone."""
+        """A replica is out, a broker or disk is gone, or heartbeats fail until the logs end."""
         gone = (row for row in self.record.gone if about(row) in self.brokers)
         is_gone = any(self.span[0] <= row.ts_ms <= self.span[1] for row in gone)
         if self.party.kind in ("quorum", "strained"):
@@ -130,7 +130,7 @@ class Facts(Case):
         return self.removed_by_leaders() if len(leaders) > 1 else []
 
     def most_of_link(self) -> list[Statement]:
-        """A leader removed the other of two from at least half of what it leads with both."""
+        """One broker of a link removed the other from at least half of what it leads with both."""
         for leader in self.brokers if self.party.kind == "link" else ():
             own = [out for out in self.outs if out.leader == leader]
             led = [
@@ -158,7 +158,7 @@ class Facts(Case):
         return self.left([out for out in self.outs if out.end_ms is None])
 
     def out_from_the_start(self) -> list[Statement]:
-        """A replica is out when the log begins, so no line shows why."""
+        """All were already out when the ISRs became known, so no line shows why."""
         spans = self.record.spans
         is_so = all(o.key in spans and o.start_ms == spans[o.key][0].start_ms for o in self.outs)
         return self.left() if is_so else []
@@ -170,7 +170,7 @@ class Facts(Case):
         return [row for row in rows if is_controller and row.broker in self.brokers]
 
     def after_election(self) -> list[Statement]:
-        """The leaders that removed others had just been elected."""
+        """At least half of the absences were caused by leaders that had just been elected."""
         rows: list[Statement] = []
         for out in self.outs:
             times, brokers = self.record.leaders.get(out.key, ([], []))
@@ -261,7 +261,7 @@ class Facts(Case):
         return rows if len(moments(rows)) >= REFUSALS else []
 
     def all_overslept(self) -> list[Statement]:
-        """No broker with a log here ran for some time: they share a host."""
+        """No broker with a log here ran for some time, as if they shared a host."""
         rows = self.record.overslept(self.span)
         last = {row.broker: row.ts_ms for row in rows}
         hosts = self.record.log_ends.keys() & self.record.hosts
@@ -334,14 +334,14 @@ class Facts(Case):
         return self._of_losses("tail_cut")
 
     def leaderless(self) -> list[Statement]:
-        """The last live member of an ISR went down."""
+        """A controller named no leader, or the last live member of an ISR went down."""
         return self._of_losses("leaderless")
 
     def _of_losses(self, kind: str) -> list[Statement]:
         return [row for loss in self.losses for row in loss.rows.get(kind, ())]
 
     def served(self) -> list[Statement]:
-        """Other leaders kept the broker in their ISRs until the controller removed it."""
+        """Another broker led just before this one left the ISR."""
         brokers = (None, -1, *self.brokers)
         at = self.record.leader_at
         return self.left([o for o in self.removed if at(o.key, o.start_ms - 1) not in brokers])
@@ -367,7 +367,7 @@ class Facts(Case):
         return rows if rows and all("throttled.replicas" in str(r.detail) for r in rows) else []
 
     def reassigned(self) -> list[Statement]:
-        """The replicas that are out are being added by a reassignment."""
+        """A reassignment adds replicas to partitions in which one is out."""
         keys = {out.key for out in self.outs}
         return [row for row in self.record.assigned if row.key in keys]
 

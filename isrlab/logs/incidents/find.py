@@ -102,7 +102,7 @@ class _Story(NamedTuple):
 def find(record: Record, min_isr: int | None = None) -> list[Incident]:
     """The incidents in a record, in order.
 
-    `min_isr` is min.insync.replicas of the topics; None: as far as lines show it.
+    `min_isr` is min.insync.replicas of the topics; without it `under_min_isr_ms` is None.
     """
     stories: list[_Story] = []
     for episode in episodes(record):
@@ -149,9 +149,9 @@ def _troubled(episode: Episode) -> list[int]:
 
 
 def _parts(party: Party, outs: list[Absence], record: Record) -> list[list[Absence]]:
-    """Split replicas that came back from those that did not, if enough did.
+    """Split a broker's absences that ended from those that did not, if there are more than two.
 
-    If lines are missing, these may be lines that show the return.
+    Not if lines are missing: these may be the lines that show the return.
     """
     back = [out for out in outs if out.end_ms is not None]
     away = [out for out in outs if out.end_ms is None]

@@ -1,4 +1,4 @@
-"""From a folder of logs to an operator's questions: is it over, what happened, what is uncertain.
+"""Answers an operator's questions from logs: is it over, what happened, what is uncertain.
 
 The command `logs` and the notebooks share this evaluation.
 """
@@ -29,7 +29,7 @@ USUAL = ("leaders do not print the version", "nothing shows that the clock")
 @dataclass(frozen=True)
 class Findings:
     """The findings from some logs. `status`: CALM, WRONG or NOT_KNOWN at the end of the window;
-    also WRONG while a partition is exposed to a loss."""
+    also WRONG after a loss, or while a partition is exposed to one."""
 
     logs: BrokerLogs
     history: History

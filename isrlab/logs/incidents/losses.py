@@ -7,8 +7,8 @@ Theory of operation. Each partition is searched for four kinds of loss.
    A controller of 3.9 also prints "UNCLEAN" for the end of a reassignment: its ISRs share members.
 2. *Cut*: a replica truncates its log. The records from there on are gone from the partition,
    because since 0.11 only records that the leader lacks are truncated. Below the high watermark
-   they had been committed; above it, they were acknowledged only with acks=1 or 0. A few records
-   that producers with acks=all may have in flight are left out. Up to 0.10.2 every follower
+   they had been committed; above it, they were acknowledged only with acks=1. A few records that
+   producers with acks=all may have in flight are left out. Up to 0.10.2 every follower
    truncates to its high watermark and copies again, so only a fetch beyond the leader's end shows a
    loss.
 3. *Emptied*: a replica creates its log although it had one, and the partition was not deleted.
@@ -195,7 +195,7 @@ def _of_partition(key: Key, lines: _Lines, record: Record) -> list[Loss]:
 
 
 def _put_election(loss: Loss, partition: _Partition) -> None:
-    """Add the new leader, and the lost records: those of earlier leaders that it lacks."""
+    """Add the lost records: those of earlier leaders that the new leader lacks."""
     near = (loss.start_ms - AFTER_MS, loss.end_ms + AFTER_MS)
     place = bisect_left(partition.elected, near[0], key=lambda row: row.ts_ms)
     new = next((row for row in partition.elected[place : place + 1] if row.ts_ms <= near[1]), None)

@@ -3,8 +3,8 @@
 Theory of operation. Absences whose beginnings or ends follow each other within `QUIET_MS` are one
 *episode*. It may have several causes: each absence is attributed to one *party*, in this order.
 
-1. A cluster whose processes all restart, or whose brokers all lose ZooKeeper, or a controller that
-   fences several brokers at one moment: these explain the absences they caused.
+1. Brokers that die and restart together, most brokers losing ZooKeeper, or a controller that fences
+   several brokers at one moment: these explain the absences they caused.
 2. A broker whose process stopped or died, whose session was lost, whose disk failed: its own
    absences.
 3. The rest are pairs (leader, removed replica). A frozen follower is removed by all its leaders, a

@@ -3,13 +3,13 @@ from each of its steps, which shows when a loss was decided.
 
 Theory of operation. Logs show when a broker was gone and back, which ISR and leader were stored,
 and where logs ended: when one was loaded or truncated, when a leader began or asked for an ISR.
-These are taken in order. A broker that was gone is killed (shut down, if it logs so; paused, if no
-start follows), and before that its log gets the records that it will have when it is loaded again.
+These are taken in order. A broker that was gone is killed (shut down, if it logs so; paused, if it
+is back without a start), and before that its log gets the records that it will load again.
 One record stands for all offsets that no line tells apart. To reach a stored state the engine
 delivers what is on its way, waits, or lets sessions expire: the first of these after which leader
 and ISR are those of the log. If none does, that is an error.
 
-Every stored state and every end of a log is compared with the engine's, and counted.
+Stored states must be the engine's. Ends of logs are compared with it, unless it was given them.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _ADDRESS = re.compile(r"(?:[A-Z_0-9]+://)?([A-Za-z0-9][A-Za-z0-9._-]{0,252}:\d{1
 
 @dataclass
 class PrintedSettings:
-    """`addresses` by broker; `min_isr` of the brokers, and of topics that have their own."""
+    """`addresses` by broker; `min_isr` of the brokers; `of_topics` that have their own."""
 
     releases: tuple[str, ...] = ()
     addresses: dict[int, str] = field(default_factory=dict)

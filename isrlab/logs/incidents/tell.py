@@ -22,7 +22,7 @@ COLUMNS = (
 
 
 def as_dict(findings: Findings, answer: LogAnswer) -> dict[str, Any]:
-    """Everything, for a program; each line of the evidence has its text."""
+    """Everything (but only 200 faults), for a program; lines of the evidence have their text."""
     return {
         "status": findings.status,
         "verdict": answer.title,

@@ -496,7 +496,7 @@ class NaiveCell:
                 return
 
     def fill(self, mine, now):
-        """Move log ends by a response of (turn, place, partition, follower) rows; its bytes."""
+        """Move log ends by a response to (turn, place, partition, follower) rows; its size."""
         limit, size = self.settings["response_bytes"], self.record_bytes
         mine = [row for row in mine if row[3].end < row[2].end]
         mine = [row for row in mine if not self.is_throttled(row[2], row[3], now)]

@@ -1,4 +1,4 @@
-"""What is safe before it is done: by hand, by brute force, and never from missing or cut rows."""
+"""Which brokers may go down: by hand, by brute force; missing or cut rows never allow more."""
 
 from __future__ import annotations
 

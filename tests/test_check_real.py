@@ -1,4 +1,4 @@
-"""What brokers did when each was stopped is what `check` predicts of their description."""
+"""`check` predicts, from their description, what real brokers did when each was stopped."""
 
 from __future__ import annotations
 

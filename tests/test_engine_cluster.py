@@ -136,7 +136,7 @@ produce 1 m2 acks=1
     [("0.8.2", 10, 20), ("0.9.0", 10, 20), ("0.10.2", 10, 15), ("2.5", 30, 45), ("3.7", 30, 45)],
 )
 def test_a_stalled_follower_leaves_between(version, least_s, most_s, start_ms):
-    """It takes 1 to 2 lag limits, since 0.10.2 1 to 1.5; its clock may be 0.5 s old at first."""
+    """It takes 1 to 2 lag limits, or 1 to 1.5 since 0.10.2; its clock may be 0.5 s old at first."""
     run = scenario.play(STALLED.format(start=start_ms), version=version)
     cluster, began_ms = run.cluster, run.cluster.now_ms
     while cluster.brokers[1].role.isr != (1,):

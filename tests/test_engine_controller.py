@@ -1,4 +1,4 @@
-"""The controller: elections, dead brokers, whom it lets into the ISR, eligible leader replicas.
+"""The controller: elections, dead brokers, admission to the ISR, eligible leader replicas.
 
 The cases are in cases/controller.txt and elr.txt; Kafka's own are named there by their ids.
 """

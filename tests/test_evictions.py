@@ -1,4 +1,4 @@
-"""Pauses of real followers end in the engine's distribution of eviction times."""
+"""Real followers that are paused leave the ISR after times that the engine also gives."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The exact evaluator against the Spark questions: random fleets, the same answers.
 
-Two programs that share nothing but the table: each is the other's judge. One clock, so all of what
-`churn.isr_history` knows about clocks and missing lines must come to nothing here.
+Two programs that share nothing but the table: each is the other's judge. There is one
+clock, so what `churn.isr_history` does about clocks and missing lines must have no effect here.
 """
 
 from __future__ import annotations

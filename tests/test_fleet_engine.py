@@ -180,7 +180,7 @@ def test_a_leader_that_asks_for_a_shrink_checks_its_high_watermark(column, at_th
 def broker_gone(column, is_clean, gap_ms):
     """Follower 2 shuts down, or is killed; `gap_ms` after its removal a record is produced.
 
-    The lag limit is 200 ms: a leader that waits for the removed follower waits about so long.
+    The lag limit is 200 ms: a leader that waits for the removed follower waits about that long.
     """
     shutdown = Shutdown(at_ms=300, slot=1, is_clean=is_clean, fetches_ms=25, session_ms=50)
     slower = {"lag_ms": 200, "latency_ms": 2, "controller_latency_ms": 5, "wait_ms": 60}
@@ -194,7 +194,7 @@ def broker_gone(column, is_clean, gap_ms):
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
 @pytest.mark.parametrize("column", PRESETS)
 def test_which_leaders_wait_for_a_broker_that_the_controller_removed(column, is_clean):
-    """Only a leader of 3.3 to 3.5, for a broker that keeps fetching while it shuts down."""
+    """Only a leader of 3.3 to 3.5 waits, for a broker that fetches while it shuts down."""
     scene = broker_gone(column, is_clean, gap_ms=30)
     kernel, engine = kernel_play(scene), engine_play(scene)
     assert replace(kernel, changes=[]) == replace(engine, changes=[])

@@ -53,7 +53,7 @@ def test_given_troubles_and_drawn_ones_are_one_where_they_meet() -> None:
 
 
 def test_a_slow_network_makes_produces_wait_for_as_long_as_it_is_slow() -> None:
-    """To a follower and back, and its next fetch: a record waits for up to three ways."""
+    """A record waits for two to four delays of 250 ms, depending on the fetches in flight."""
     rows = fleet.simulate_local(GIVEN.with_(pauses="latency 2 20-40 250", seed=2))
     waits = exact.waits(rows)
     assert not exact.absences(rows)

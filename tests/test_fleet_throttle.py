@@ -1,4 +1,4 @@
-"""The replication quota: measured as Kafka measures it, and what it does to those it is for."""
+"""The replication quota: measured as Kafka measures it, and its effect on throttled followers."""
 
 from __future__ import annotations
 

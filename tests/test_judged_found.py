@@ -21,7 +21,7 @@ from isrlab.judged.stored import player
 def test_q_an_isr_change_looks_at_the_high_watermark_if_its_fetch_moved(
     release, high_watermark
 ) -> None:
-    """Refused by ZooKeeper; the fetch that asked was at the offset of the one before."""
+    """ZooKeeper refuses the change; the fetch that asked was at the offset of the one before."""
     settings = {"min_insync_replicas": 1, "replica_lag_time_max_ms": 1_000}
     leader = player("partition", KafkaVersion.of(release), settings)
     fetch = ["fetch", 2, 0, -1, -1, 0]

@@ -1,4 +1,4 @@
-"""What Kafka's own tests say about diverging logs: where a follower cuts, and the epoch cache.
+"""What Kafka's own tests say about diverging logs: where a follower truncates, and the epoch cache.
 
 The numbers are those of ReplicaFetcherThreadTest and LeaderEpochFileCacheTest; the ids are ours. A
 leader's answers and whole truncations are cases of kafka_leader.txt and kafka_truncation.txt.

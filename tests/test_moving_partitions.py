@@ -33,7 +33,7 @@ def test_the_formula_and_the_least_throttle_hold():
 
 
 def test_the_list_of_throttled_replicas_is_that_of_the_batch():
-    """Were all nine in the list while three move, 6.5 MB/s for a leader would end nothing."""
+    """With all nine in the list while three move, no move would end at 6.5 MB/s."""
     narrow = moving.throttled(CLUSTER.with_(minutes=12, backlog_records=3_000), 6_500_000, 3)
     assert len(moving.moved(narrow).done_s) == 9
 

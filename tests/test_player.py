@@ -1,4 +1,4 @@
-"""A player has a view for each choice, of many a selection, and trusts no text."""
+"""A player has a view for each choice, or for some if there are many, and trusts no text."""
 
 from __future__ import annotations
 

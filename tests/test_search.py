@@ -1,4 +1,4 @@
-"""The search finds the historic losses by itself: each committed find, from its seed, again."""
+"""The search finds the historic losses by itself: each stored find, again, from its seed."""
 
 from __future__ import annotations
 

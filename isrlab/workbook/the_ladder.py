@@ -81,7 +81,7 @@ def word(run: Run) -> str:
 
 
 def is_stalled(run: Run) -> bool:
-    """The leader's high watermark would move now, if only the leader checked (KAFKA-13091)."""
+    """Whether the high watermark would move now, if only the leader checked (KAFKA-13091)."""
     if (leader := run.cluster.leader) is None:
         return False
     return settle(leader, run.cluster.now_ms)[0].log.high_watermark > leader.log.high_watermark

@@ -21,7 +21,7 @@ def frame(spark, rows):
 
 
 def same(answer, rows, columns):
-    """Fail unless these columns of `answer` (names apart by blanks) hold these rows."""
+    """Fail unless these columns of `answer` (names separated by blanks) hold these rows."""
     chosen = answer.select(*columns.split())
     assertDataFrameEqual(chosen, chosen.sparkSession.createDataFrame(rows, chosen.schema))
 

@@ -110,7 +110,7 @@ def window(recording: Recording, former: int, kafka: Change, engine: Change) -> 
 
     A leader checks its followers every half lag limit (0.8: every lag limit). If the controller
     elects, `former` led before: a session ends between two thirds of its length and its full length
-    after the fault. A replica returns between the start of its process and the recorder's sight.
+    after the fault. A replica returns between its process's start and when it is seen in sync.
     """
     before = [d for d in recording.done if d.ts_ms <= engine.ts_ms + SLACK_MS and d.broker]
     if not before or before[-1].action in ("SIGCONT", "start"):

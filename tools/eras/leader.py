@@ -114,7 +114,7 @@ class Replay:
         return self.leaderships
 
     def hear_of(self, row: Row) -> None:
-        """In KRaft a broker knows from the metadata who is fenced or shuts down."""
+        """In KRaft a broker knows from the metadata which brokers are fenced or shut down."""
         if row["replica"] in self.replicas:
             change = self.inactive.discard if row["kind"] == "restart" else self.inactive.add
             change(row["replica"])
@@ -166,7 +166,7 @@ class Replay:
             self.step(m.AlterPartitionResponse(asked.request, *epochs, asked.isr), row["ts_ms"])
 
     def mark_before(self, after: list[Row]) -> int:
-        """The high watermark that the next line about it shows, for a step that logs none."""
+        """The high watermark before the next line that shows it, for a step that logs none."""
         kinds = "high_watermark", "position"
         said = (r for r in after if r["kind"] in kinds and r["high_watermark"] is not None)
         first = next(said)

@@ -1,4 +1,4 @@
-"""How long after its pause a real follower is out of the ISR: `python -m eras.pauses FOLDER`.
+"""How long after its pause a real follower leaves the ISR: `python -m eras.pauses FOLDER`.
 
 FOLDER holds what `python -m record.eras VERSION --pauses 30 --out FOLDER` has recorded. The figures
 go to `data/recordings/eras/pauses.csv`, for notebook 02.
@@ -16,7 +16,7 @@ PARTITION = 0  # one of those that a leader checks at one time
 
 
 def waits(recording: kept.Recording) -> list[int]:
-    """ms from each SIGSTOP to the next ISR without that broker, if it is the leader that stores it.
+    """ms from each SIGSTOP to the next ISR without that broker, if its leader removed it.
 
     The controller may also remove a broker during its next pause, if a session ends although the
     broker has resumed. That has a new leader epoch, and is left out.

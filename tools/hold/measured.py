@@ -100,7 +100,7 @@ def behind_while_busy(version: str) -> list[int]:
 
 @measured
 def stopped_follower(version: str) -> dict[str, bool]:
-    """Whether m8 is refused before the stopped follower has left the ISR."""
+    """Whether m8 is refused before the stopped follower leaves the ISR, or acknowledged."""
     printed = scenario.play(scenario.read("three_replicas"), version=version).blocks[-1].printed
     refused, out = (printed.find(text) for text in ("m8 refused", "asks for isr"))
     return {"refused_first": 0 <= refused < out, "acknowledged": "m8 acknowledged" in printed}
@@ -145,7 +145,7 @@ def joins_at(version: str) -> dict[str, int]:
 
 @measured
 def copying(version: str, rate: int, fetch_bytes: int) -> dict[str, float]:
-    """How long (ms) a produce with acks=all waits while a new replica copies."""
+    """The longest wait (ms) with acks=all while a new replica copies, and whether it joins."""
     text = scenario.read("new_replica").replace("fetch.max.bytes=10240",
                                                 f"fetch.max.bytes={fetch_bytes}")  # fmt: skip
     run = scenario.play(
@@ -170,7 +170,7 @@ def catches_up_under_load(version: str, every_ms: int, waits_for_fresh: bool) ->
 
 @measured
 def ends(version: str, schedule: str) -> str:
-    """diverged, lost, offline or safe."""
+    """How the schedule ends: diverged, lost, offline or safe."""
     return scenario.play(scenario.read(schedule), version=version).outcome.word
 
 
@@ -213,7 +213,7 @@ def leaders_that_wait(version: str) -> list[str]:
     return [row["issue"].partition(":")[0] for row in rows if row[version] == "waits"]
 
 
-# 07: a log read
+# 06: a log read
 
 
 @measured
@@ -225,7 +225,7 @@ def scanned(version: str, interval: int) -> dict[str, float]:
     return {"index": float(np.mean(lengths)), "linear": sum(range(1, 21)) / 20}
 
 
-# 08 to 12: losses
+# 07 and 09 to 11: losses
 
 
 @measured
@@ -287,7 +287,7 @@ def rungs_that_break(version: str) -> list[str]:
             if the_ladder.word(the_ladder.play(rung.scenario, version)) == rung.word]  # fmt: skip
 
 
-# 21: the same hours again
+# 18: the same hours again
 
 
 @cache
@@ -316,7 +316,7 @@ def longer_limit(
             "waits": now.waiting_minutes}  # fmt: skip
 
 
-# 18 to 20: what a limit and a restart cost
+# 15 to 17: what a limit and a restart cost
 
 
 @measured
@@ -373,13 +373,13 @@ def refused_while_rolling(version: str, share: float, brokers: int, seed: int) -
     return refused[0] - refused[1]
 
 
-# 25: placement
+# 21: placement
 
 
 @measured
 def kraft_less_zookeeper(brokers: int, partitions: int, failures: int, seed: int) -> float:
-    """In percent, that some partition of 50 topics is offline when some brokers fail: KRaft's
-    placement less ZooKeeper's."""
+    """The probability (%) that some partition of 50 topics is offline when `failures` brokers fail,
+    with KRaft's placement, minus that with ZooKeeper's."""
     cluster = placement.generated(brokers, 50, partitions, seed=seed)
     kraft, other = (
         cluster.chances(name, "offline", [failures])[0] for name in ("kraft", "zookeeper")
@@ -415,8 +415,8 @@ def touches(digits: int, tick_ms: int, seed: int) -> dict[str, int]:
 def bursts_as_predicted(
     version: str, trouble: str, burst_records: int, burst_share: float, seed: int
 ) -> dict[str, int]:
-    """For bursts alone on a link: evictions predicted to be behind for less than the limit, and
-    missing ones above one and a half limits; and how many bursts there were of each kind."""
+    """Of bursts alone on a link: how many of those predicted to last below 1 limit evict, and how
+    many of those from 1.5 limits on do not; and the number of each kind."""
     config = isr_churn.troubled(
         isr_churn.SMALL.with_(
             version=version, minutes=30, load="together", burst_every_s=300,

@@ -29,7 +29,7 @@ ONE_JVM = 250  # schedules in one JVM, which would run out of memory with more
 
 
 def judge(release: str, kinds: tuple[str, ...], seeds: range, folder: str, store: bool) -> bool:
-    """Print the differences between Kafka and the engine; returns whether there are any."""
+    """Print how Kafka and the engine differ; True if they do, or if nothing was judged."""
     try:
         world = World(release, folder)
     except jars.NoJarsError as missing:

@@ -346,7 +346,7 @@ def _code(error: str) -> int:
 
 
 def _is_latest(request: Any, topic: Any) -> bool:
-    """The request asks for the end of the log, not its start."""
+    """Whether the request asks for the end of the log, not its start."""
     if hasattr(request, "data"):
         return bool(request.data().topics().get(0).partitions().get(0).timestamp() == -1)
     asked = request.partitionTimestamps().get(topic)

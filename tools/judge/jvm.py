@@ -110,7 +110,7 @@ def optional(value: int) -> Any:
 
 
 def is_there(value: Any) -> bool:
-    """A Scala Option or Java Optional holds something."""
+    """Whether a Scala Option or Java Optional holds something."""
     return bool(value.isDefined() if hasattr(value, "isDefined") else value.isPresent())
 
 

@@ -1,4 +1,4 @@
-"""A ReplicaManager for one partition, and the acks=all requests that wait there."""
+"""A ReplicaManager for one partition, and the fetches and acks=all requests that wait there."""
 
 from __future__ import annotations
 

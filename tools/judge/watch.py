@@ -4,7 +4,7 @@ Rules: those in which the engine's table differs. Log messages: sentences in the
 controller, leader and follower that only one of the releases has, read from the constants of their
 class files, and messages that isrlab's reader knows and no class has any more. Judge: Kafka's
 classes beside the engine. Promises: each stored kind of break, played on both releases, and both
-levels of the hunt on the new one, a few minutes each. The last lines sum it up, one line a part.
+levels of the hunt on the new one, a few minutes each. The last lines sum it up, one line per part.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class Cluster:
         self.note(f"broker {number} is up")
 
     def is_up(self, number: int) -> bool:
-        """The broker is registered and accepts connections."""
+        """Whether the broker is registered and accepts connections."""
         if self.processes[number].poll() is not None:
             raise RuntimeError(f"broker {number} has ended: {self.said(number)[-1:]}")
         return _answers(self.base + number) and number in self.registered()
@@ -202,7 +202,7 @@ class Cluster:
         self.processes[number].wait(wait_s)
 
     def lose_power(self, number: int, topic: str) -> None:
-        """Kill a broker, and remove from its disk what was never flushed: all records of a topic.
+        """Kill a broker, and remove from its disk what was never flushed: all of partition 0.
 
         Nothing here is flushed before a segment is rolled, so after a power failure the disk would
         have the empty file that was created first.

@@ -4,13 +4,13 @@
     python -m record.eras 2.4.1 --trace      # 2.4.1-trace.tar.xz: with TRACE of the leaders
     python -m record.eras 2.4.1 --pauses 30  # 2.4.1-pauses.tar.xz: nothing but pauses
 
-Brokers 1, 2 and 3 hold three partitions. Who controls holds none and is not touched: a fourth
-broker, or in KRaft a controller of its own. Broker 3 leads nothing at first. One record each 200 ms
+Brokers 1, 2 and 3 hold three partitions. The controller holds none and is not touched: a fourth
+broker, or in KRaft a node of its own. Broker 3 leads nothing at first. A record every 200 ms
 goes to each partition with acks=all. Limits are short, and no two of them close together, so that
 the same thing always happens first.
 
 Kept are the brokers' files as they are (but see `REPEATED`), what was done when (`timeline.csv`),
-and what was stored: ZooKeeper's transaction log as `stored.csv`, of KRaft the metadata log itself.
+and what was stored: ZooKeeper's transaction log as `stored.csv`, or the KRaft metadata log itself.
 """
 
 from __future__ import annotations

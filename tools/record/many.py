@@ -158,7 +158,7 @@ class Many:
             self.configure(ResourceType.BROKER, [str(broker)], name, str(bytes_a_second))
 
     def configure(self, kind: ResourceType, names: Iterable[str], name: str, value: str) -> None:
-        """Set a setting of topics or brokers one broker at a time."""
+        """Set a setting of topics, or of one broker, in one request."""
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         asked = [ConfigResource(kind, of, incremental_configs=[entry]) for of in names]
         admin = AdminClient(self.cluster.client())

@@ -6,8 +6,8 @@
     gauges     Why partitions are under-replicated: each cause is made, and every broker's gauges
                are read (kafka.tools.JmxTool) while it lasts.
     limits     min.insync.replicas is raised while three replicas are in sync, and one of three.
-    commits    The partition of __consumer_offsets of a group is under it.
-    transactions   The partition of __transaction_state of a producer is under it.
+    commits    The partition of __consumer_offsets of a group is under min ISR.
+    transactions   The partition of __transaction_state of a producer is under min ISR.
     gate       A roll that waits for `isrlab check --watch`, and one that does not, under load.
     blocked    A replica is moved from broker 1 to 4 while broker 3, which stays, is dead.
 
@@ -133,7 +133,7 @@ def keep(version: str, what: str, **row: object) -> None:
 
 
 def gauges(cluster: Operated) -> None:
-    """A cluster, always with one topic: three partitions on brokers 1, 2 and 3, min ISR 2."""
+    """Make each cause in turn; topic t has three partitions on brokers 1, 2 and 3, min ISR 2."""
 
     def read(cause: str, wait_s: float = 9) -> None:
         time.sleep(wait_s)

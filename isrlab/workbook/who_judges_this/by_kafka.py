@@ -214,7 +214,7 @@ def unnoticed(words: Mapping[str, Mapping[str, str]]) -> list[str]:
 
 
 def is_left(entry: Mapping[str, Any]) -> bool:
-    """A known difference that remains; the judge avoids it."""
+    """Whether a known difference remains; the judge avoids it."""
     return not entry.get("is_mended", True)
 
 

@@ -1,7 +1,7 @@
 """The recordings in `data/recordings`: logs of real Kafka brokers, and the faults injected.
 
-Two KRaft clusters, 3.9 and 4.1, of three brokers each, lag limit 5 s; the README there describes
-them. Each fault is known to the millisecond: the results of reading the logs are compared with it.
+`RUNS` are two KRaft clusters, 3.9 and 4.1, of three brokers each, lag limit 5 s; the README there
+describes them. Each fault is known to the millisecond, and what the logs show is compared with it.
 """
 
 from __future__ import annotations

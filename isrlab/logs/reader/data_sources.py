@@ -59,7 +59,7 @@ END_BYTES = 64 * 1024  # of each end of a file, searched for its first and last 
 
 
 class Logs:
-    """A source: its files and options. Raises ValueError for an unknown option."""
+    """A source: its files and options. Raises ValueError for an unknown or invalid option."""
 
     def __init__(self, given: Mapping[str, str], *, of_metadata: bool) -> None:
         for name in sorted(set(given) - set(OPTIONS)):
@@ -104,7 +104,7 @@ class Logs:
         return is_before or (first_ms is not None and first_ms >= self.until_ms)
 
     def _ends_ms(self, path: str) -> tuple[int | None, int | None]:
-        """The earliest time at a file's beginning, the latest at its end; None if not known yet."""
+        """The earliest time at a file's beginning, the latest at its end; None if not known."""
         begin = next(chunks(path), b"")[:END_BYTES]
         with open(path, "rb") as file:
             is_plain = file.read(len(begin)) == begin

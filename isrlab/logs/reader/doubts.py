@@ -1,7 +1,7 @@
 """Why logs may miss something that happened, or show something that did not.
 
-Files that were not read or not understood; logs that are missing; lines that no broker prints,
-which a client may have forged (a client id may hold line breaks); logs of several clusters.
+The reasons are files that were not read or not understood, missing logs, logs of several clusters,
+and lines that no broker prints, which a client may have forged (its id may hold line breaks).
 """
 
 from __future__ import annotations

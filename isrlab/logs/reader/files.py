@@ -159,7 +159,7 @@ def stored(log_dir: PathName) -> Iterator[PathName]:
 
 
 def find(log_dir: PathName, time_zone: str = "UTC") -> list[Source]:
-    """Every file below `log_dir`, by name; links that lead out of it are not followed.
+    """Every file below `log_dir`, by name; links to folders or out of it are not followed.
 
     Raises LogDirError if nothing can be read, or the time zone is unknown.
     """
@@ -310,7 +310,7 @@ def blocks(
 
 def divided(source: Source, part_bytes: int) -> Iterator[tuple[ReadBlock, int]]:
     """Blocks of a file after which it can be divided, each with the number of lines to its end: the
-    first one, then others about `part_bytes` apart. None of a file that is compressed."""
+    first one, then others about `part_bytes` apart. None of a compressed or UTF-16 file."""
     with open(source.path, "rb") as file:
         first = file.peek(4)
         if kind_of(first) or first[:2] in UTF_16:
@@ -351,7 +351,7 @@ def _block(number: int, data: bytes, is_cut: bool, end: int) -> ReadBlock:
 
 
 def chunks(path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-    """The contents of a file or an archive as UTF-8, from byte `start` to `end`, up to damage."""
+    """The contents of a file, uncompressed and UTF-16 as UTF-8, from byte `start` to `end`."""
     with open(path, "rb") as file:
         first = file.peek(4)
         code = next((code for mark, code in UTF_16.items() if first.startswith(mark)), None)

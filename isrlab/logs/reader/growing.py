@@ -84,7 +84,7 @@ class Addition(NamedTuple):
 def growing_files(folder: PathName) -> list[GrowingFile]:
     """The files of a folder that has, or will have, logs.
 
-    Raises LogDirError if it does not exist.
+    Raises LogDirError if it does not exist, or its files are renamed too fast.
     """
     for _ in range(MOST_ATTEMPTS):
         with contextlib.suppress(FileNotFoundError):
@@ -226,7 +226,7 @@ def new_events(new: list[Addition], files: Files, read: TableReader) -> pa.Table
     """The events of the lines that were added.
 
     `read` gives the events of files, and `files` the current files, in case one was just renamed.
-    Raises LogDirError if a file no longer exists.
+    Raises LogDirError if a file no longer exists, or was changed.
     """
     sources = [Source(added.path, added.name, added.end, None, added.end) for added in new]
     for _ in range(MOST_ATTEMPTS):

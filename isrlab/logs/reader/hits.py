@@ -28,7 +28,7 @@ _PERHAPS = re.compile(PERHAPS)
 
 
 def hits(block: ReadBlock) -> list[int]:
-    """The numbers of the lines in the block, in order."""
+    """The indices in the block of the lines that must be read, in order."""
     found = set(_by_re2(block) if HAS_RE2 else _by_words(block)) | block.cut
     if not block.is_utf8:
         found.update(n for n in range(block.size) if not is_utf8(block.line(n)))

@@ -2,9 +2,9 @@
 
 Theory of operation. A line has a head and a message (layout.py). The formats are tried in the order
 of the table, each only if its longest piece of fixed text occurs in the message. A message that no
-format reads is unread if a replication logger printed it and it concerns replication, and is
-ignored otherwise. Lines without a head follow one with a head: Java's stack traces. They count only
-if they show a refused produce, or a line torn from its head.
+format reads is unread if it is about an ISR, matters to an operator (`_COUNTED`), is impossible, or
+concerns replication and has a replication logger; else it is ignored. Lines without a head, such as
+stack traces, count only if they show an error of these kinds, or a line torn from its head.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def is_printed(since: str, last: str | None, releases: tuple[str, ...]) -> bool:
 def read_line(line: str, time_zone: str = "UTC") -> Event | Unread | None:
     """A single line: its event, why it is unread, or None if it is irrelevant.
 
-    The event has the columns of `events.SCHEMA` that the line knows, without `run`.
+    The event has the columns of `events.SCHEMA` that the line shows, without `run`.
     """
     return next(iter(LineReader(time_zone, Layout.of([line])).read(line)), None)
 
@@ -250,7 +250,7 @@ def _event(form: Format, match: re.Match[str], head: Head) -> Event | Unread:
 
 
 def expanded(event: Event) -> Iterator[Event]:
-    """One event for each partition that a line names."""
+    """One event for each partition or broker that a line lists; without a list, the event."""
     named = event.pop("each", None)
     if named is None or (not named and event["kind"] == "failed"):
         yield event

@@ -4,9 +4,9 @@ Each process is a fresh Python interpreter that gets its share of files over a p
 the caller may hold a JVM or threads, and without imports from the caller's program. If a process is
 killed, its share is read here.
 
-A part is read as if its first block, which is read here, had taught all that matters to later lines
-(their layout, the release). Where that proves wrong, the part is read again after those before it:
-so the division changes nothing.
+A part is read as if the file's first block, which is read here, had shown all that matters to later
+lines (their layout, the release). Where that proves wrong, the part is read again after those
+before it, so the division changes nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def read_files(
 
 
 def _processes(total_bytes: int) -> int:
-    """One for each core, if that pays."""
+    """How many processes pay: at most one for each core."""
     if sys.platform == "emscripten":  # a browser has none
         return 1
     has_affinity = hasattr(os, "sched_getaffinity")

@@ -10,18 +10,18 @@ rest, so that a gigabyte of garbage is one row.
 
 Several logs report one change: the leader asks (server.log), the controller stores it
 (controller.log), other brokers learn it (state-change.log). All of them stay events, each with the
-broker that logs it in `broker` and, if that is not the leader itself, `detail.said_by`.
+broker that logs it in `broker` and, if a controller reports it, `detail.said_by`.
 
 The files of a metadata log are read together, by `metadata/files.py`.
 
-Files may overlap: the same text about one broker in the same millisecond in two files is one event,
+Files may overlap: the same text of one broker in the same millisecond in two files is one event,
 that of the first file. Repetitions within one file are separate events.
 
 A line that does not name its broker takes it from its file, if all lines there name the same one,
 else from its source (pod, host) in that file, else from its folder, else it has none.
 
-Stamps without a zone are read as UTC, and corrected in the end by evidence in the logs: the
-container's stamps, or the time at which the process started.
+Unless a zone is given, stamps without one are read as UTC, and corrected in the end by evidence in
+the logs: the container's stamps, or the time at which the process started.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def read_local(
 
 
 def quoted(log_dir: PathName, wanted: Mapping[str, Collection[int]]) -> dict[tuple[str, int], str]:
-    """Lines exactly as in the files, by file and number, read again as far as possible."""
+    """The wanted lines by file and number, read again as far as possible, without outer blanks."""
     texts: dict[tuple[str, int], str] = {}
     with suppress(OSError, DamagedFileError, LogDirError), UnpackedFiles() as unpacked:
         for source in expanded(find(log_dir), unpacked):

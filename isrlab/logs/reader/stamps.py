@@ -1,4 +1,4 @@
-"""The times in log lines, in any notation.
+"""The times in log lines, in the common notations.
 
 A stamp with an offset from UTC, or a count since the epoch, is a moment; any other is local time,
 whose zone must be known.

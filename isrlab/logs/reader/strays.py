@@ -1,4 +1,4 @@
-"""Lines with an impossible time: over 30 days after all others, or before the lines above them.
+"""Lines with an impossible time: over 30 days after most others, or before the lines above them.
 
 A damaged digit in a stamp, or a clock that jumps briefly, would stretch an hour of logs to decades.
 Such lines become unread. A file that begins with a few very old lines is quiet, not wrong; so is

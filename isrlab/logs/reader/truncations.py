@@ -1,4 +1,4 @@
-"""Truncations that had no effect: the log says so near the fetcher's line, before or after it."""
+"""Truncations that had no effect: a line of the log reports that, soon after the fetcher's line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ReadRow(NamedTuple):
 
 
 def void_in(line: str) -> CutPlace | None:
-    """The truncation that had no effect, as a line says."""
+    """The truncation that this line reports as having no effect; None if it reports none."""
     said = _NO_EFFECT.search(line) if "has no effect" in line else None
     if said is None:
         return None

@@ -60,9 +60,15 @@ CLOCK_CHANCE_AND_IO = {
 }  # fmt: skip
 # How many type names of the package may be defined in two files.
 MOST_AMBIGUOUS = 4
-# Names that do not say what they hold, and the places that still assign them.
-EMPTY_NAMES = {"one", "some", "found", "told", "seen", "said", "little"}
-EMPTY_NAMES_LEFT = ("logs/reader", "logs/incidents", "workbook/your_cluster", "workbook/what_if")
+EMPTY_NAMES = {
+    "one",
+    "some",
+    "found",
+    "told",
+    "seen",
+    "said",
+    "little",
+}  # do not say what they hold
 MOST_LINES = 400  # of a file of the package
 MAX_BODY_LINES = 50
 MAX_COLUMNS = 100
@@ -231,8 +237,7 @@ def test_names_say_what_they_hold(path):
     names = {node for node in nodes_of(path) if isinstance(node, ast.Name)} - fields
     assigned = {name.id for name in names if isinstance(name.ctx, ast.Store)}
     assigned |= {node.arg for node in nodes_of(path) if isinstance(node, ast.arg)}
-    if not name_of(path).startswith(EMPTY_NAMES_LEFT):
-        assert not assigned & EMPTY_NAMES
+    assert not assigned & EMPTY_NAMES
 
 
 def kind_of(path: Path) -> str:

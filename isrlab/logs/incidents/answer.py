@@ -90,7 +90,7 @@ def answer_of(
     findings: Findings, settings: PrintedSettings, quotes: dict[Place, Quote]
 ) -> LogAnswer:
     """The answer that these findings give; `quotes` are the lines of the evidence."""
-    told = [_story(n, each, findings, settings, quotes)
+    stories = [_story(n, each, findings, settings, quotes)
             for n, each in enumerate(findings.incidents, 1)]  # fmt: skip
     rows: list[AnswerRow] = []
     where = grouped(findings.not_known, 3)
@@ -100,27 +100,27 @@ def answer_of(
     for text in exposed.shown(findings.exposures):
         label, _, says = text.partition(": ")
         rows.append(AnswerRow(label, says))
-    if told:
-        rows += _rows(chief(findings), told, findings, quotes)
+    if stories:
+        rows += _rows(chief(findings), stories, findings, quotes)
     else:
         rows.append(AnswerRow("What", "These lines show no replica that left an ISR."))
     if findings.status != NOT_KNOWN and findings.doubts:
         rows.append(AnswerRow("Unsure", _first_of(findings.doubts)))
     rows.append(AnswerRow("Read", _read(findings, settings)))
-    if told:
-        proofs = next(each.proofs for each in told if each.incident is chief(findings))
+    if stories:
+        proofs = next(each.proofs for each in stories if each.incident is chief(findings))
         rows += [AnswerRow("Proof", proof.place, proof.text) for proof in proofs[:1]]
-    if len(told) > 1:
+    if len(stories) > 1:
         rows.append(AnswerRow("Also", _others(chief(findings), findings)))
     return LogAnswer(
         findings.status,
         title(findings),
         state(findings, settings),
-        findings.incidents.index(chief(findings)) + 1 if told else 0,
+        findings.incidents.index(chief(findings)) + 1 if stories else 0,
         tuple(rows),
         findings.doubts,
         tuple(_more(findings)),
-        tuple(told),
+        tuple(stories),
     )
 
 
@@ -138,9 +138,9 @@ def answer_about(
 
 
 def _rows(
-    first: Incident, told: list[Story], findings: Findings, quotes: dict[Place, Quote]
+    first: Incident, stories: list[Story], findings: Findings, quotes: dict[Place, Quote]
 ) -> Iterator[AnswerRow]:
-    story = next(each for each in told if each.incident is first)
+    story = next(each for each in stories if each.incident is first)
     folder = next((q.folder for p in first.evidence if (q := quotes.get(p)) and q.folder), "")
     folder = folder if first.what in ("disk_full", "log_dir_failed") else ""
     yield AnswerRow("What", first.says + (f" Log directory: {folder}." if folder else ""))

@@ -72,19 +72,19 @@ def tell(log_dir: PathName, wanted: OutputOptions, *, min_isr: int | None, **how
         findings = look.look(log_dir, min_isr=min_isr, **how)
     finally:
         gc.enable()
-    told = shown_answer(findings, log_dir, min_isr, wanted.anonymous)
+    answered = shown_answer(findings, log_dir, min_isr, wanted.anonymous)
     if wanted.page:
-        shown, faults = told.of((told.answer, findings.faults))
+        shown, faults = answered.of((answered.answer, findings.faults))
         text = page.page_of(shown, faults, page.timeline(findings))
         wanted.page.write_text(text, encoding="utf-8")
     if wanted.form:
-        whole = told.of(tell_.as_dict(findings, told.answer))
+        whole = answered.of(tell_.as_dict(findings, answered.answer))
         text = tell_.as_csv(whole) if wanted.form == "csv" else json.dumps(whole, indent=1)
         click.echo(text, nl=False)
         return findings.status
-    answer, width = told.of(told.answer), _width()
+    answer, width = answered.of(answered.answer), _width()
     _print(terminal.first_lines(answer, width))
-    _print(terminal.below(answer, told.of(findings.faults), width, wanted.full))
+    _print(terminal.below(answer, answered.of(findings.faults), width, wanted.full))
     return findings.status
 
 
@@ -112,11 +112,12 @@ def follow(
             _print(watched.notes(is_new=findings is not None))
             if findings:
                 known = last.faults if last else ()
-                told = shown_answer(findings, log_dir, min_isr, anonymous)
-                faults = told.of([each for each in findings.faults if each not in known])
-                _print(terminal.first_lines(told.of(told.answer), _width()) if not last else ())
+                answered = shown_answer(findings, log_dir, min_isr, anonymous)
+                faults = answered.of([each for each in findings.faults if each not in known])
+                first = () if last else terminal.first_lines(answered.of(answered.answer), _width())
+                _print(first)
                 _print(["", "DOUBT", *terminal.fault_lines(faults)] if faults else ())
-                for story in told.of(told.answer).stories:
+                for story in answered.of(answered.answer).stories:
                     if findings.incidents[story.number - 1] in news:
                         title = "OVER" if story.incident.is_over else "OPEN"
                         _print(["", title, *terminal.story_lines(story, _width())])

@@ -43,15 +43,15 @@ class ControllerAbsence(NamedTuple):
 
 def away(record: Record) -> list[ControllerAbsence]:
     """The times in which controllers were unavailable, in order."""
-    found = []
+    absences = []
     for rows in _runs(record.said_of(NOT_ANSWERED), APART_MS):
         lasted: dict[int | None, list[int]] = {}
         for row in rows:
             lasted.setdefault(row.broker, []).append(row.ts_ms)
         long = {broker for broker, times in lasted.items() if times[-1] - times[0] >= AWAY_MS}
         if len(long) > max(1, len(record.hosts) // 2):
-            found.append(ControllerAbsence(_waited_for(rows, record), rows))
-    return found
+            absences.append(ControllerAbsence(_waited_for(rows, record), rows))
+    return absences
 
 
 def strained(record: Record) -> Iterator[list[Statement]]:

@@ -297,8 +297,8 @@ class Facts(Case):
 
     def disk_full(self) -> list[Statement]:
         rows = self.failed() + self.said("crash")
-        told = self.said("sign", sign="disk_full")
-        return told or [row for row in rows if "No space" in str(row.detail)]
+        signs = self.said("sign", sign="disk_full")
+        return signs or [row for row in rows if "No space" in str(row.detail)]
 
     def dir_failed(self) -> list[Statement]:
         return [row for row in self.failed() if row.detail.get("cause") != "fetcher gave up"]
@@ -378,7 +378,7 @@ FACTS = (*PARTIES, *SIGNS, *_LOOKED_FOR)
 
 def facts(case: Facts) -> dict[str, list[Statement]]:
     """Every fact that is seen, with its rows in order of time."""
-    seen = {case.party.kind: case.left() or case.troubles}
-    seen |= {name: case.said("sign", sign=name) for name in SIGNS}
-    seen |= {name: getattr(case, name)() for name in _LOOKED_FOR}
-    return {name: rows for name, rows in seen.items() if rows}
+    by_fact = {case.party.kind: case.left() or case.troubles}
+    by_fact |= {name: case.said("sign", sign=name) for name in SIGNS}
+    by_fact |= {name: getattr(case, name)() for name in _LOOKED_FOR}
+    return {name: rows for name, rows in by_fact.items() if rows}

@@ -126,9 +126,9 @@ def find(record: Record, min_isr: int | None = None) -> list[Incident]:
         span = moves[0].ts_ms, moves[-1].ts_ms
         stories.append(_story(Facts(Party("cancelled"), [], moves, record, span)))
     still = [each.case for each in stories if each.case.is_open]
-    told = {b for case in still for b in (*case.brokers, *(out.replica for out in case.outs))}
+    covered = {b for case in still for b in (*case.brokers, *(out.replica for out in case.outs))}
     for row in record.gone:
-        if (gone := about(row)) is not None and gone not in told:
+        if (gone := about(row)) is not None and gone not in covered:
             party = Party("broker", (gone,))
             stories.append(_story(_case(party, [], [row], record, Episode([], [row]))))
     joined = _joined(sorted(stories, key=lambda story: _times(story.case)[0]))
@@ -136,9 +136,9 @@ def find(record: Record, min_isr: int | None = None) -> list[Incident]:
 
 
 def _story(case: Facts) -> _Story:
-    seen = facts(case)
-    rule, notes = chosen(seen), tuple(note for note in NOTES if note.fits(seen))
-    return _Story(rule, case, notes, tuple(_lines(rule, notes, seen)))
+    by_fact = facts(case)
+    rule, notes = chosen(by_fact), tuple(note for note in NOTES if note.fits(by_fact))
+    return _Story(rule, case, notes, tuple(_lines(rule, notes, by_fact)))
 
 
 def _troubled(episode: Episode) -> list[int]:
@@ -335,19 +335,19 @@ def _shorter_than(size: int, keys: Iterable[Key], window: Interval, record: Reco
 
 
 def _lines(
-    rule: Rule, notes: Iterable[Rule], seen: dict[str, list[Statement]]
+    rule: Rule, notes: Iterable[Rule], by_fact: dict[str, list[Statement]]
 ) -> Iterable[IncidentLine]:
     """The lines of evidence: a few for each fact of the rule and of the notes that apply."""
     names = [*rule.seen, *(fact for note in notes for fact in note.seen)]
     names = [name for name in names if name not in PARTIES] or names
     shown = set()
     for name in dict.fromkeys(names):
-        for row in seen.get(name, ())[:SHOWN]:
+        for row in by_fact.get(name, ())[:SHOWN]:
             detail = row.detail
             place = detail.get("file", ""), int(detail.get("line", 0))
             if place not in shown and detail.get("file"):
                 shown.add(place)
-                yield IncidentLine(name, row.ts_ms, row.broker, *place, len(seen[name]))
+                yield IncidentLine(name, row.ts_ms, row.broker, *place, len(by_fact[name]))
 
 
 def _joined(stories: list[_Story]) -> list[_Story]:
@@ -374,13 +374,13 @@ def _is_continued(last: _Story, story: _Story) -> bool:
 
 
 def _sum(first: _Story, second: _Story) -> _Story:
-    one, other = first.case, second.case
+    earlier, later = first.case, second.case
     case = replace(
-        other,
-        party=Party(other.party.kind, tuple(dict.fromkeys((*one.brokers, *other.brokers)))),
-        outs=one.outs + other.outs,
-        troubles=one.troubles + other.troubles,
-        span=(one.span[0], other.span[1]),
+        later,
+        party=Party(later.party.kind, tuple(dict.fromkeys((*earlier.brokers, *later.brokers)))),
+        outs=earlier.outs + later.outs,
+        troubles=earlier.troubles + later.troubles,
+        span=(earlier.span[0], later.span[1]),
     )
     notes = first.notes + tuple(note for note in second.notes if note not in first.notes)
     return _Story(first.rule, case, notes, first.evidence + second.evidence)

@@ -100,20 +100,20 @@ def downs(record: Record) -> list[Downtime]:
     for row in record.said_of("not_listening"):
         if not is_within(known[row.replica], row.ts_ms - FENCED_MS, row.ts_ms + FENCED_MS):
             says.append((row.ts_ms, True, row))
-    found: list[Downtime] = []
+    downtimes: list[Downtime] = []
     since: dict[int, tuple[int, Statement]] = {}
     for ts_ms, is_down, row in sorted(says, key=lambda each: each[:2]):
         broker = row.replica if row.kind == "sign" and is_down else about(row)
         if broker is not None and is_down:
             since.setdefault(broker, (ts_ms, row))
         elif broker in since:
-            found.append(Downtime(broker, since[broker][0], ts_ms, since.pop(broker)[1]))
-    found += [Downtime(b, ms, record.end_ms + 1, row) for b, (ms, row) in since.items()]
-    found.sort(key=lambda down: down.from_ms)
+            downtimes.append(Downtime(broker, since[broker][0], ts_ms, since.pop(broker)[1]))
+    downtimes += [Downtime(b, ms, record.end_ms + 1, row) for b, (ms, row) in since.items()]
+    downtimes.sort(key=lambda down: down.from_ms)
     by: dict[int, list[Downtime]] = defaultdict(list)  # of one broker, in order
-    for each in found:
+    for each in downtimes:
         by[each.broker].append(each)
-    return [e._replace(all=_down_at(e.from_ms, by) | {e.broker}) for e in found]
+    return [e._replace(all=_down_at(e.from_ms, by) | {e.broker}) for e in downtimes]
 
 
 def _down_at(ts_ms: int, by: dict[int, list[Downtime]]) -> frozenset[int]:

@@ -177,21 +177,21 @@ class _Lines:
 
 def _of_partition(key: Key, lines: _Lines, record: Record) -> list[Loss]:
     """The losses of one partition, in order."""
-    found: list[Loss] = []
+    losses: list[Loss] = []
     partition = lines.of[key]
     causes = [(row, "unclean") for row in _unclean(key, lines, record)]
     causes += [(row, "emptied") for row in _emptied(partition.own)]
     for row, kind in sorted(causes, key=lambda cause: cause[0].ts_ms):
-        if not found or row.ts_ms - found[-1].end_ms > AFTER_MS:
-            found.append(Loss(kind, key, row.ts_ms, row.ts_ms))
-        found[-1].add(kind, row)
-    for loss in found:
+        if not losses or row.ts_ms - losses[-1].end_ms > AFTER_MS:
+            losses.append(Loss(kind, key, row.ts_ms, row.ts_ms))
+        losses[-1].add(kind, row)
+    for loss in losses:
         _put_election(loss, partition)
     for cut in _cuts(partition, lines):
-        _put_cut(cut, key, found, partition)
+        _put_cut(cut, key, losses, partition)
     for span, row in lines.leaderless.of(key, partition.deleted_ms):
-        _put_leaderless(span, row, key, found, record)
-    return found
+        _put_leaderless(span, row, key, losses, record)
+    return losses
 
 
 def _put_election(loss: Loss, partition: _Partition) -> None:
@@ -263,7 +263,7 @@ def _cuts(partition: _Partition, lines: _Lines) -> Iterator[LogTruncation]:
             marks[broker] = row.high_watermark
 
 
-def _put_cut(cut: LogTruncation, key: Key, found: list[Loss], partition: _Partition) -> None:
+def _put_cut(cut: LogTruncation, key: Key, losses: list[Loss], partition: _Partition) -> None:
     """Add a truncation to the loss that caused it, or else as a loss of its own."""
     ts_ms = cut.row.ts_ms
     if cut.end is not None and cut.end <= cut.to:
@@ -272,14 +272,14 @@ def _put_cut(cut: LogTruncation, key: Key, found: list[Loss], partition: _Partit
         return
     kind = "cut" if cut.is_committed else "tail_cut"
     end = cut.end if cut.end is not None else cut.high_watermark or 0
-    causes = [each for each in found if each.start_ms <= ts_ms]
+    causes = [each for each in losses if each.start_ms <= ts_ms]
     home = causes[-1] if causes else None
     lost = _dated(LostRange(key.topic, key.partition, cut.to, end - 1), cut, partition, home)
     if home is None or home.kind not in ("unclean", "emptied", kind):
         if kind == "tail_cut" and _may_be_under_way(lost, partition):
             return
         home = Loss(kind, key, ts_ms, ts_ms)
-        found.append(home)
+        losses.append(home)
     home.add(kind, cut.row)
     if (held := home.lost) is not None:  # another replica had less of it, or more
         first, last = min(cut.to, held.first), max(end - 1, held.last)
@@ -301,17 +301,17 @@ def _may_be_under_way(lost: LostRange, partition: _Partition) -> bool:
 
 
 def _put_leaderless(
-    span: Interval, row: Statement, key: Key, found: list[Loss], record: Record
+    span: Interval, row: Statement, key: Key, losses: list[Loss], record: Record
 ) -> None:
     """Add a time without leader, to the unclean election that ended it if there was one."""
     from_ms, to_ms = span
-    for loss in found:
+    for loss in losses:
         if loss.kind in ("unclean", "emptied") and abs(loss.start_ms - to_ms) <= AFTER_MS:
             loss.start_ms = from_ms
             break
     else:
         loss = Loss("leaderless", key, from_ms, to_ms, is_over=to_ms < record.end_ms)
-        found.append(loss)
+        losses.append(loss)
     loss.rows["leaderless"].append(row)
     loss.leaderless.append(span)
 
@@ -327,8 +327,8 @@ def _dated(
         to_ms = min([ts_ms, *chain(*later)])
     is_caused = home is not None and home.kind in ("unclean", "emptied")
     until_ms = min(to_ms, home.start_ms) if home is not None and is_caused else to_ms
-    said = partition.ends(ts_ms)
-    known = (at_ms for at_ms, end in said if end <= lost.first and at_ms <= until_ms)
+    ends = partition.ends(ts_ms)
+    known = (at_ms for at_ms, end in ends if end <= lost.first and at_ms <= until_ms)
     return replace(lost, appended_from_ms=max(known, default=None), appended_to_ms=to_ms)
 
 

@@ -66,15 +66,15 @@ def episodes(record: Record) -> list[Episode]:
     """Absences and troubles grouped by time, in order."""
     things: list[tuple[int, Absence | Statement]] = [(out.start_ms, out) for out in record.outs]
     things += [(row.ts_ms, row) for row in record.troubles]
-    found: list[tuple[Episode, list[int]]] = []  # each with its moments, in order
+    grouped: list[tuple[Episode, list[int]]] = []  # each with its moments, in order
     for ts_ms, each in sorted(things, key=lambda thing: thing[0]):
         apart_ms = record.apart_ms(teller(each) if isinstance(each, Absence) else each.broker)
         reach = range(ts_ms - apart_ms, ts_ms + apart_ms + 1, QUIET_MS)
-        near = (h for h in reversed(found[-OPEN:]) if any(_is_close(ms, h[1]) for ms in reach))
+        near = (h for h in reversed(grouped[-OPEN:]) if any(_is_close(ms, h[1]) for ms in reach))
         home = next(near, None)
         if home is None:
             home = Episode([]), []
-            found.append(home)
+            grouped.append(home)
         episode, moments = home
         insort(moments, ts_ms)
         if not isinstance(each, Absence):
@@ -84,7 +84,7 @@ def episodes(record: Record) -> list[Episode]:
         episode.outs.append(each)
         if each.end_ms is not None:
             insort(moments, each.end_ms)
-    return [episode for episode, _ in found]
+    return [episode for episode, _ in grouped]
 
 
 def _is_close(ts_ms: int, moments: list[int]) -> bool:
@@ -122,7 +122,7 @@ def _of_all(
     outs: list[Absence], span: Interval, record: Record
 ) -> list[tuple[Party, frozenset[int]]]:
     """Causes that affect many brokers, and which brokers."""
-    found = []
+    parties = []
     stops = record.said("sign", span, sign="stop_asked")
     near = [row for row in in_span(record.starts, span) if row.detail["sign"] == "starting"]
     started = {row.broker: row.ts_ms for row in near if row.broker is not None}
@@ -138,12 +138,12 @@ def _of_all(
     if len(died) > 1 and max(died.values()) - min(died.values()) <= at_once_ms:
         silent = record.hosts - record.log_ends.keys()  # likely dead if all others are
         down = record.hosts if record.hosts - silent <= died.keys() else frozenset(died)
-        found.append((Party("cluster", tuple(sorted(died))), down))
+        parties.append((Party("cluster", tuple(sorted(died))), down))
     lost = {about(r) for r in record.said("sign", span, sign="session_lost")}
     gone = {about(r) for r in record.said("sign", span, sign="zookeeper_gone")}
     if len(lost | gone) > max(1, len(record.brokers) // 2):
-        found.append((Party("zookeeper"), frozenset(b for b in lost | gone if b is not None)))
-    return found + _of_a_controller(span, record)
+        parties.append((Party("zookeeper"), frozenset(b for b in lost | gone if b is not None)))
+    return parties + _of_a_controller(span, record)
 
 
 def _spoke(broker: int, span: Interval, record: Record) -> bool:
@@ -260,9 +260,9 @@ def _of_a_pair(outs: list[Absence], record: Record) -> Party:
     for out in outs:
         removed[_evictor(out, record) or 0].append(out)
     jumped = {who for who, its in removed.items() if leader and all(map(is_back_at_once, its))}
-    for found in (slept, jumped):
-        if len(found) == 1:
-            return Party("broker", tuple(who for who in found if who))
+    for brokers in (slept, jumped):
+        if len(brokers) == 1:
+            return Party("broker", tuple(who for who in brokers if who))
     if leader and (is_both_ways or all(_is_kept_elsewhere(out, record) for out in outs[:20])):
         return Party("link", tuple(sorted((replica, leader))))
     return Party("broker", (replica,))

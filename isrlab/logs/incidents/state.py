@@ -44,27 +44,30 @@ def state(findings: Findings, settings: PrintedSettings) -> str:
         return "No line tells of a partition, so nothing is known of any replica."
     lost = [each for each in findings.incidents if each.lost]
     times = f", in {counted(len(lost), 'incident')}" if len(lost) > 1 else ""
-    told = [f"Lost: {loss_of(*lost)}{times}."] if lost else []
+    sentences = [f"Lost: {loss_of(*lost)}{times}."] if lost else []
     if findings.leaderless:
         count, has = len(findings.leaderless), "has" if len(findings.leaderless) == 1 else "have"
-        told.append(f"{count:,} of {counted(total, 'partition')} {has} no leader: neither writes "
-                    f"nor reads work there ({grouped(findings.leaderless, 2)}).")  # fmt: skip
+        which = grouped(findings.leaderless, 2)
+        sentences.append(f"{count:,} of {counted(total, 'partition')} {has} no leader: neither "
+                         f"writes nor reads work there ({which}).")  # fmt: skip
     if short := findings.under_replicated:
         has = "has" if len(short) == 1 else "have"
         none = "" if findings.leaderless else ", none its leader"
-        told.append(f"{len(short):,} of {counted(total, 'partition')} {has} lost a replica{none}.")
-        told.append(_at_risk(findings, settings))
+        sentences.append(
+            f"{len(short):,} of {counted(total, 'partition')} {has} lost a replica{none}."
+        )
+        sentences.append(_at_risk(findings, settings))
     elif not findings.leaderless and not dark:
         every = "The partition has" if total == 1 else f"All {total:,} partitions have"
-        told.append(
+        sentences.append(
             f"{every} every replica in sync when the logs end{_refused(findings, settings)}."
         )
     if dark:
         known = len({*findings.partitions} - {*dark})
         where = f"{counted(len(dark), 'partition')} ({grouped(dark, 2)})"
         others = f"; {known:,} are known." if known else "."
-        told.append(f"No line tells which replicas are in sync in {where}{others}")
-    return " ".join(told)
+        sentences.append(f"No line tells which replicas are in sync in {where}{others}")
+    return " ".join(sentences)
 
 
 def loss_of(*incidents: Incident) -> str:

@@ -63,12 +63,12 @@ def _fault(fault: Fault) -> dict[str, object]:
     return fault._asdict() | {"key": f"{key.topic}-{key.partition}" if key else None}
 
 
-def as_csv(told: dict[str, Any]) -> str:
+def as_csv(answered: dict[str, Any]) -> str:
     """The incidents in the result of `as_dict`: a header, and a row for each."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(COLUMNS)
-    for each in told["incidents"]:
+    for each in answered["incidents"]:
         made = {
             "start": clock(each["start_ms"]),
             "end": clock(each["end_ms"]),

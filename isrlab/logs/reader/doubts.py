@@ -89,8 +89,8 @@ def _clusters(rows: list[Statement]) -> Iterator[str]:
         ):
             ids.setdefault(row.detail["cluster"], f"{row.file}:{row.line}")
     if len(ids) > 1:
-        (one, here), (other, there), *_ = ids.items()
-        yield f"two clusters, {one} ({here}) and {other} ({there}): read each of them by itself"
+        (first, here), (second, there), *_ = ids.items()
+        yield f"two clusters, {first} ({here}) and {second} ({there}): read each of them by itself"
 
 
 def _remade_topics(rows: list[Statement]) -> Iterator[str]:
@@ -119,10 +119,10 @@ def _two_at_once(rows: list[Statement]) -> Iterator[str]:
             place = row.broker, row.file
             ends[place] = ends.get(place, (row.ts_ms,))[0], row.ts_ms
     logs = sorted(ends.items(), key=lambda log: (log[0][1], log[0][0]))
-    for ((broker, one), spans), ((other_broker, other), others) in combinations(logs, 2):
+    for ((broker, path), spans), ((other_broker, other), others) in combinations(logs, 2):
         is_together = min(spans[1], others[1]) - max(spans[0], others[0]) > TOGETHER_MS
-        is_alike = broker == other_broker and one != other
-        if is_together and is_alike and Path(one).name == Path(other).name:
-            pair = f"a {one} and another {other} of the same hours"
+        is_alike = broker == other_broker and path != other
+        if is_together and is_alike and Path(path).name == Path(other).name:
+            pair = f"a {path} and another {other} of the same hours"
             yield f"broker {broker} has {pair}: read two clusters one by one"
             return

@@ -109,11 +109,11 @@ _OF_STATE: dict[str, Callable[[str, str], object]] = COLUMN | {"replicas": _list
 def _read_state(_: str, text: str) -> Values:
     values: Values = {}
     for match in _STATE.finditer(text):
-        name, said = str(match.lastgroup), match[match.lastindex or 0]
+        name, value = str(match.lastgroup), match[match.lastindex or 0]
         if name == "epochs":
-            name, said = "isr", ",".join(re.findall(r"brokerId=(-?\d+)", said))
+            name, value = "isr", ",".join(re.findall(r"brokerId=(-?\d+)", value))
         if name not in values:  # nested values come later
-            values[name] = _OF_STATE[name](name, said) if name in _OF_STATE else said
+            values[name] = _OF_STATE[name](name, value) if name in _OF_STATE else value
     return values
 
 
@@ -171,15 +171,15 @@ def _read_fetched(_: str, text: str) -> Values:
     """The values of each partition, as `each`: a list of columns and details."""
     each = []
     for match in _FETCHED.finditer(text):
-        said = {
+        printed = {
             "topic": match["old"] or match["name"],
             "partition": match["old_number"] or match["number"],
             "leader_epoch": match["epoch"] or match["new_epoch"],
             "log_end_offset": match["old_offset"] or match["offset"] or match["new_offset"],
             "source": match["from"] or match["source"],
         }
-        values = (_value(name, value) for name, value in said.items() if value)
-        each.append({key: value for one in values for key, value in one.items()})
+        values = (_value(name, value) for name, value in printed.items() if value)
+        each.append({key: value for part in values for key, value in part.items()})
     return {"each": each}
 
 

@@ -65,8 +65,8 @@ class Format:
     def parts(self) -> list[Part]:
         """The fields, last one first: values early in a line override nested ones behind them."""
         reads = [(n, name, FIELDS[name].read) for n, name in enumerate(self.fields)]
-        said = [each for each in reversed(reads) if each[2] is not unkept]
-        return [(n, name, None if read else COLUMN.get(name), read) for n, name, read in said]
+        kept = [each for each in reversed(reads) if each[2] is not unkept]
+        return [(n, name, None if read else COLUMN.get(name), read) for n, name, read in kept]
 
 
 def entries(name: str, text: str, below: int) -> list[Entry]:

@@ -130,8 +130,8 @@ def _last_end(file: IO[bytes], end: int) -> int:
     while end:
         start = max(0, end - STEP_BYTES)
         file.seek(start)
-        if found := whole_end(file.read(end - start)):
-            return start + found
+        if length := whole_end(file.read(end - start)):
+            return start + length
         end = start
     return 0
 
@@ -142,7 +142,7 @@ def _unpacked(path: str, *, is_done: bool) -> tuple[int, bytes]:
     size, end, head = 0, 0, b""
     with contextlib.suppress(DamagedFileError):  # the contents before the damage count
         for chunk in chunks(path):
-            end = size + found if (found := whole_end(chunk)) else end
+            end = size + length if (length := whole_end(chunk)) else end
             size += len(chunk)
             head += chunk[: HEAD_BYTES - len(head)]
     return size if is_done else end, head

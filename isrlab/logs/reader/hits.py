@@ -29,10 +29,10 @@ _PERHAPS = re.compile(PERHAPS)
 
 def hits(block: ReadBlock) -> list[int]:
     """The indices in the block of the lines that must be read, in order."""
-    found = set(_by_re2(block) if HAS_RE2 else _by_words(block)) | block.cut
+    numbers = set(_by_re2(block) if HAS_RE2 else _by_words(block)) | block.cut
     if not block.is_utf8:
-        found.update(n for n in range(block.size) if not is_utf8(block.line(n)))
-    return sorted(found)
+        numbers.update(n for n in range(block.size) if not is_utf8(block.line(n)))
+    return sorted(numbers)
 
 
 def _by_re2(block: ReadBlock) -> list[int]:
@@ -46,26 +46,26 @@ def _by_re2(block: ReadBlock) -> list[int]:
 
 
 def _by_words(block: ReadBlock) -> set[int]:
-    found = _with_words(block, WANTED_WORDS)
+    numbers = _with_words(block, WANTED_WORDS)
     if not block.is_plain:
         controls = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
-        found |= {bisect_right(block.ends, m.start()) - 1 for m in controls.finditer(block.data)}
-    for n in _with_words(block, PERHAPS_WORDS) - found:
+        numbers |= {bisect_right(block.ends, m.start()) - 1 for m in controls.finditer(block.data)}
+    for n in _with_words(block, PERHAPS_WORDS) - numbers:
         text = block.line(n).decode("utf-8", "replace")
         if _PERHAPS.search(text) and not NO_NEWS.search(text):
-            found.add(n)
-    return found
+            numbers.add(n)
+    return numbers
 
 
 def _with_words(block: ReadBlock, words: tuple[bytes, ...]) -> set[int]:
-    data, ends, found = block.data, block.ends, set[int]()
+    data, ends, numbers = block.data, block.ends, set[int]()
     for word in words:
         at = data.find(word)
         while at >= 0:
             n = bisect_right(ends, at) - 1
-            found.add(n)
+            numbers.add(n)
             at = data.find(word, ends[n + 1])
-    return found
+    return numbers
 
 
 def searched(coming: Iterator[ReadBlock]) -> Iterator[tuple[ReadBlock, list[int]]]:
@@ -77,14 +77,14 @@ def searched(coming: Iterator[ReadBlock]) -> Iterator[tuple[ReadBlock, list[int]
         block = next(coming, None)
         search = ahead.submit(hits, block) if block else None
         while block and search:
-            found, after = search.result(), None
+            numbers, after = search.result(), None
             damage: Exception | None = None
             try:
                 after = next(coming, None)
             except (DamagedFileError, OSError) as error:
                 damage = error
             search = ahead.submit(hits, after) if after else None
-            yield block, found
+            yield block, numbers
             if damage:
                 raise damage
             block = after

@@ -258,9 +258,9 @@ class Layout:
         logger = parts.get("logger")
         if shape.words.endswith('"'):
             text = text.removesuffix('"').replace('\\"', '"')
-        if found := self._behind(text):
-            text = text[: found.start()].rstrip()
-            logger = found["logger"] if found.lastgroup else logger
+        if behind := self._behind(text):
+            text = text[: behind.start()].rstrip()
+            logger = behind["logger"] if behind.lastgroup else logger
         level = parts.get("level", "").replace("WARNING", "WARN")
         source = _source(parts) if shape.wrapper else ""
         return _head(_moments(parts), level, text, logger, source)

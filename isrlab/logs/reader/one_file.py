@@ -75,13 +75,13 @@ class LogFile:
         """Continue to read the file; `step` is called with the number of bytes read."""
         block, self.damage = None, ""
         try:
-            for block, found in searched(
+            for block, numbers in searched(
                 blocks(self.source.path, self.end, self.lines + 1, self.source.end)
             ):
-                self._fit(block, found)
+                self._fit(block, numbers)
                 if not self._first:
                     self._first = self._timed(block, range(min(block.size, MOST_LINES_BACK)))
-                self._read_block(block, found)
+                self._read_block(block, numbers)
                 self.lines, self.end = block.first + block.size - 1, block.end
                 self._before = _last_lines(block)
                 step(len(block.data))
@@ -142,10 +142,10 @@ class LogFile:
             return f"not understood: {heads:,} of {total:,} lines of Kafka have a known head"
         return self.damage or "read"
 
-    def _fit(self, block: ReadBlock, found: list[int]) -> None:
+    def _fit(self, block: ReadBlock, numbers: list[int]) -> None:
         """Detect the layout of a file, unless the one to try first fits; and again for a block in
         which too many lines have no head."""
-        chosen = sorted({*range(min(block.size, SAMPLE)), *found[:SAMPLE]})
+        chosen = sorted({*range(min(block.size, SAMPLE)), *numbers[:SAMPLE]})
         lines = [text for n in chosen if (text := _text(block.line(n))) and not is_continued(text)]
         heads = [self._quiet_head(line) for line in lines]
         of_kafka = [head for head, line in zip(heads, lines, strict=True) if ANCHOR.search(line)]
@@ -175,8 +175,8 @@ class LogFile:
         timed = ((block.first + n, head.ts_ms, head.is_local) for n, head in heads if head)
         return next(timed, None)
 
-    def _read_block(self, block: ReadBlock, found: list[int]) -> None:
-        for n in found:
+    def _read_block(self, block: ReadBlock, numbers: list[int]) -> None:
+        for n in numbers:
             number, line = block.first + n, self._line(block, n)
             if line is None:
                 continue
@@ -251,9 +251,9 @@ class LogFile:
             self.brokers[""].add(broker)
             self.brokers[head.source].add(broker)
         detail = event["detail"]
-        said = self._zone_of(number, head, detail) if head.is_local else None
-        if said and (not self.zones or self.zones[-1].ahead_ms != said.ahead_ms):
-            self.zones.append(said)
+        zone = self._zone_of(number, head, detail) if head.is_local else None
+        if zone and (not self.zones or self.zones[-1].ahead_ms != zone.ahead_ms):
+            self.zones.append(zone)
         of_whom = f"{event.get('topic')} {event.get('partition')} {event.get('replica')} "
         words = zlib.crc32((of_whom + head.message).encode())
         event["detail"] = {"file": self.source.name, "line": str(number), **detail}

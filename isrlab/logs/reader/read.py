@@ -174,14 +174,14 @@ def joined(
               for s in sources if s.skipped]  # fmt: skip
     unread.sort(key=lambda row: (row["file"], row["line"], row["reason"]))
     files.sort(key=lambda row: str(row["file"]))
-    told = [
+    placed = [
         (each, log.order, log.folder)
         for log in logs
         for each in log.told(run, zones, in_folder[log.folder])
     ]
-    told += _of_metadata(raw["event"], [s.name for s in sources])
+    placed += _of_metadata(raw["event"], [s.name for s in sources])
     files = [dict.fromkeys(FILES) | {"run": run} | row for row in files]
-    rows, strays = without_strays(_once(told), files)
+    rows, strays = without_strays(_once(placed), files)
     unread = [{"run": run, "text": None} | row for row in (*unread, *strays)]
     return BrokerLogs(rows, unread, files)
 
@@ -197,12 +197,12 @@ def _of_metadata(events: list[dict], files: list[str]) -> Iterator[tuple[ReadRow
         yield ReadRow(row, hash(event["same"]), "", False), orders[event["file"]], "metadata"
 
 
-def _once(told: list[tuple[ReadRow, int, str]]) -> list[Statement]:
+def _once(placed: list[tuple[ReadRow, int, str]]) -> list[Statement]:
     """Each row once, in order of time, file and line."""
-    told.sort(key=lambda each: (each[0].row.ts_ms, each[1], each[0].row.line))
+    placed.sort(key=lambda each: (each[0].row.ts_ms, each[1], each[0].row.line))
     rows: list[Statement] = []
     now, known = None, set[tuple]()  # within one moment
-    for (row, same, *_), _, folder in told:
+    for (row, same, *_), _, folder in placed:
         if row.ts_ms != now:
             now, known = row.ts_ms, set()
         key = same, row.broker, folder if row.broker is None else ""

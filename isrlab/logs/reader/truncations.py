@@ -30,10 +30,10 @@ class ReadRow(NamedTuple):
 
 def void_in(line: str) -> CutPlace | None:
     """The truncation that this line reports as having no effect; None if it reports none."""
-    said = _NO_EFFECT.search(line) if "has no effect" in line else None
-    if said is None:
+    match = _NO_EFFECT.search(line) if "has no effect" in line else None
+    if match is None:
         return None
-    topic, partition, end = (said[i] or said[i + 3] for i in (1, 2, 3))
+    topic, partition, end = (match[i] or match[i + 3] for i in (1, 2, 3))
     return topic, int(partition), int(end)
 
 
@@ -45,14 +45,14 @@ def effective(rows: list[ReadRow], void: Sequence[tuple[int, CutPlace]]) -> list
     held: dict[CutPlace, list[Statement]] = defaultdict(list)
     gone = set[int]()
     cut = [(each.row.line, each.row) for each in rows if each.row.kind == "truncate"]
-    told: list[tuple[int, Statement | CutPlace]] = [*cut, *void]
-    for line, said in sorted(told, key=itemgetter(0)) if void else ():
-        if not isinstance(said, Statement):
-            gone |= {id(row) for row in held[said] if row.line >= line - NEAR_LINES}
-            held[said] = [row for row in held[said] if id(row) not in gone]
+    items: list[tuple[int, Statement | CutPlace]] = [*cut, *void]
+    for line, item in sorted(items, key=itemgetter(0)) if void else ():
+        if not isinstance(item, Statement):
+            gone |= {id(row) for row in held[item] if row.line >= line - NEAR_LINES}
+            held[item] = [row for row in held[item] if id(row) not in gone]
             continue
-        near = held[said.topic, said.partition, said.log_end_offset]
-        if said.detail.get("step") in [row.detail.get("step") for row in near]:
+        near = held[item.topic, item.partition, item.log_end_offset]
+        if item.detail.get("step") in [row.detail.get("step") for row in near]:
             near.clear()
-        near.append(said)
+        near.append(item)
     return [each for each in rows if id(each.row) not in gone]

@@ -43,14 +43,14 @@ class Zones:
     """The zones of the files of a folder. `said` is each file's evidence; `given` the zone given to
     the reader, in which its stamps were read."""
 
-    def __init__(self, said: Mapping[str, Sequence[Evidence]], given: str | None) -> None:
-        self._said, self._given = said, given
+    def __init__(self, evidence: Mapping[str, Sequence[Evidence]], given: str | None) -> None:
+        self._said, self._given = evidence, given
         self._beside: dict[str, list[Evidence]] = {}
-        for name, known in said.items():
+        for name, known in evidence.items():
             self._beside.setdefault(os.path.dirname(name), []).extend(known)
         for known in self._beside.values():
             known.sort(key=lambda each: each.local_ms)
-        self._all = {each.ahead_ms for known in said.values() for each in known}
+        self._all = {each.ahead_ms for known in evidence.values() for each in known}
 
     def ahead_ms(self, file: str, lines: Sequence[int], local_ms: Sequence[int]) -> list[int]:
         """How far these lines of a file, with these local times, are ahead of UTC."""

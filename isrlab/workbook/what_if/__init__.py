@@ -62,8 +62,8 @@ def is_reproduced(real: LogReplay, runs: Sequence[ReplayOutcome]) -> bool:
         (real.recorded.cost.missing_minutes, [run.cost.missing_minutes for run in runs]),
     ]  # fmt: skip
     return all(
-        min(values) <= seen <= max(values) or abs(median(values) - seen) <= CLOSE * seen
-        for seen, values in pairs
+        min(values) <= recorded <= max(values) or abs(median(values) - recorded) <= CLOSE * recorded
+        for recorded, values in pairs
     )
 
 
@@ -82,13 +82,13 @@ def plot_replay(real: LogReplay, runs: Sequence[ReplayOutcome], name: str = "") 
     x, middle = times / 1000, np.median(counts, axis=0)
     low, high = counts.min(axis=0), counts.max(axis=0)
     curves = {MODEL: Curve(x, middle, low, high, look=(style.BLUE, ""), is_step=True)}
-    seen = _out(real.recorded.absences, times)
+    recorded = _out(real.recorded.absences, times)
     if is_of_logs(real):
-        curves[SEEN] = Curve(x, seen, look=(style.VERMILION, ""), is_step=True, width=1.6)
+        curves[SEEN] = Curve(x, recorded, look=(style.VERMILION, ""), is_step=True, width=1.6)
     missing = [run.cost.missing_minutes for run in runs]
     title = f"{name or 'As it was'}: {_band(missing)} partition-minutes with a copy fewer"
     title += f" (log: {real.recorded.cost.missing_minutes:.3g})" if is_of_logs(real) else ""
-    top = 1.1 * max(1.0, float(high.max()), float(seen.max()))
+    top = 1.1 * max(1.0, float(high.max()), float(recorded.max()))
     scales = Scale("time since the start (s)"), Scale("replicas out of their ISRs", high=top)
     return plot_curves(curves, title, scales)
 
@@ -169,16 +169,16 @@ def finding(real: LogReplay, runs: dict[str, list[ReplayOutcome]]) -> str:
     """How well the fleet reproduces the log, and what the best change would have done."""
     if not is_of_logs(real):
         return f"{_sentence(runs)}."
-    seen, model = real.recorded.cost, runs["as it was"]
+    cost, model = real.recorded.cost, runs["as it was"]
     if not is_reproduced(real, model):
         return (
-            f"The fleet does not reproduce this log: {seen.missing_minutes:.3g} partition-minutes "
+            f"The fleet does not reproduce this log: {cost.missing_minutes:.3g} partition-minutes "
             f"with a copy fewer, the fleet {_band([run.cost.missing_minutes for run in model])}. "
             "What it would say of other settings is worth nothing here."
         )
-    left = seen.evictions + seen.removals
+    left = cost.evictions + cost.removals
     departures = [run.cost.evictions + run.cost.removals for run in model]
     missing = _band([run.cost.missing_minutes for run in model])
     text = f"Played again: {counted(round(left), 'departure')} from an ISR in the log, "
-    text += f"{_band(departures)} in the fleet; {seen.missing_minutes:.3g} partition-minutes with "
+    text += f"{_band(departures)} in the fleet; {cost.missing_minutes:.3g} partition-minutes with "
     return f"{text}a copy fewer, {missing} in the fleet. With {_sentence(runs)}."

@@ -69,13 +69,13 @@ def replay_of(record: Record, base: FleetConfig) -> LogReplay:
         raise ValueError("these logs show no partition with several replicas")
     numbers = {b: n for n, b in enumerate(sorted({b for r in placed.values() for b in r}), 1)}
     outs = [out for out in record.outs if out.key in placed]
-    found = _pauses(outs, record, base.lag_time_ms)
-    if not found:
+    pauses = _pauses(outs, record, base.lag_time_ms)
+    if not pauses:
         raise ValueError("no replica left an ISR: there is nothing to replay")
-    start_ms = min(record.start_ms, min(p.from_ms for p in found) - BEFORE_MS)
+    start_ms = min(record.start_ms, min(p.from_ms for p in pauses) - BEFORE_MS)
     shifted = [
         Pause(p.role, numbers[p.broker], p.from_ms - start_ms, p.to_ms - start_ms)
-        for p in found
+        for p in pauses
         if p.broker in numbers
     ]
     assigned = [",".join(str(numbers[b]) for b in replicas) for replicas in placed.values()]
@@ -89,8 +89,8 @@ def replay_of(record: Record, base: FleetConfig) -> LogReplay:
         a._replace(start_ms=a.start_ms - start_ms, end_ms=a.end_ms and a.end_ms - start_ms)
         for a in followed
     ]
-    seen = ReplayOutcome(absences, _cost_of(absences, config.duration_ms))
-    return LogReplay(config, seen, numbers, len(record.replicas) - len(placed))
+    outcome = ReplayOutcome(absences, _cost_of(absences, config.duration_ms))
+    return LogReplay(config, outcome, numbers, len(record.replicas) - len(placed))
 
 
 def play(config: FleetConfig) -> ReplayOutcome:
@@ -164,15 +164,15 @@ def _pauses(outs: Sequence[Absence], record: Record, limit_ms: int) -> list[Paus
         return any(start < ts_ms <= end + 1_000 for start, end in spans)
 
     own = [out for out in outs if not is_out(out.leader, out.start_ms)]
-    found: list[Pause] = []
+    pauses: list[Pause] = []
     for broker in sorted({out.replica for out in own}):
         for group in _groups([out for out in own if out.replica == broker]):
-            found += _of_broker(broker, group, record, limit_ms)
+            pauses += _of_broker(broker, group, record, limit_ms)
     blamed = [out for out in outs if out not in own]
     for broker in sorted({out.leader or 0 for out in blamed}):
-        near = [p for p in found if p.broker == broker and p.role == "fetchers"]
-        found += [p._replace(role="leader") for p in near]
-    return found
+        near = [p for p in pauses if p.broker == broker and p.role == "fetchers"]
+        pauses += [p._replace(role="leader") for p in near]
+    return pauses
 
 
 def _groups(outs: Sequence[Absence]) -> list[list[Absence]]:
@@ -203,15 +203,15 @@ def _of_broker(broker: int, outs: list[Absence], record: Record, limit_ms: int) 
 
 def _stalled_from(evicted: Sequence[Absence], limit_ms: int) -> int:
     """When a follower had last caught up: as the lines show, else estimated from the limit."""
-    said = [
+    reported = [
         int(number)
         for out in evicted
         if out.left
         for number in out.left.detail.get("last_caught_up_time_ms", "").split(",")
         if number.isdigit()
     ]
-    if said:
-        return max(said)
+    if reported:
+        return max(reported)
     times = [out.start_ms for out in evicted]
     earliest, latest = max(times) - 3 * limit_ms // 2, min(times) - limit_ms
     return (min(earliest, latest) + latest) // 2

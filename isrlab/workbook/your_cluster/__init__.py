@@ -45,33 +45,33 @@ COLUMNS = 100  # of text
 MOST_ROWS, AROUND_MS = 16, 10_000  # rows of a figure; the time shown before and after an incident
 
 
-def finding(found: Findings, log_dir: str) -> str:
+def finding(findings: Findings, log_dir: str) -> str:
     """The verdict, the state at the end, and the worst incidents, in sentences."""
-    answer = command.shown_answer(found, log_dir).answer
-    worst = sorted(found.incidents, key=lambda each: (each.is_over, -each.under_replicated_ms))
+    answer = command.shown_answer(findings, log_dir).answer
+    worst = sorted(findings.incidents, key=lambda each: (each.is_over, -each.under_replicated_ms))
     times = Counter(each.says for each in worst)
     says = [f"{text.rstrip('.')} ({count} times)." if count > 1 else text
             for text, count in [*times.items()][:3]]  # fmt: skip
-    still = sum(not each.is_over for each in found.incidents)
-    count = counted(len(found.incidents), "incident")
+    still = sum(not each.is_over for each in findings.incidents)
+    count = counted(len(findings.incidents), "incident")
     count = f"{count}, {still} not over." if still else f"{count}, {'all ' * (len(worst) > 1)}over."
-    first = [*(found.doubts[:1] if answer.title == "NOT KNOWN" else ()), answer.state]
+    first = [*(findings.doubts[:1] if answer.title == "NOT KNOWN" else ()), answer.state]
     title = answer.title.capitalize()
     return printable(" ".join([f"{title}.", *first, *[count] * bool(worst), *says]), 1_500)
 
 
-def answer(found: Findings, log_dir: str, min_isr: int | None = None) -> str:
+def answer(findings: Findings, log_dir: str, min_isr: int | None = None) -> str:
     """The first lines that `python -m isrlab logs` prints."""
-    told = command.shown_answer(found, log_dir, min_isr).answer
-    return click.unstyle("\n".join(terminal.first_lines(told, COLUMNS)))
+    shown = command.shown_answer(findings, log_dir, min_isr).answer
+    return click.unstyle("\n".join(terminal.first_lines(shown, COLUMNS)))
 
 
 # What was read
 
 
-def files_table(found: Findings, most: int = 20) -> HTML:
+def files_table(findings: Findings, most: int = 20) -> HTML:
     """The files that were read, by layout and time zone, and those that were not, with reasons."""
-    files = found.logs.files.to_pandas()
+    files = findings.logs.files.to_pandas()
     read, rest = files[files["status"] == "read"], files[files["status"] != "read"]
     sums = f"{counted(len(read), 'file')} read: {read['lines'].sum():,} lines, "
     sums += f"{read['bytes'].sum():,} bytes"
@@ -80,15 +80,15 @@ def files_table(found: Findings, most: int = 20) -> HTML:
     parts = [f"<p>{sums}.</p>", table(kinds, most).data]
     if len(rest):
         parts.append(table(rest.groupby("status").agg(**columns).reset_index(), most).data)
-    doubts = "".join(f"<li>{html.escape(printable(doubt))}</li>" for doubt in found.doubts)
+    doubts = "".join(f"<li>{html.escape(printable(doubt))}</li>" for doubt in findings.doubts)
     if doubts:
         parts.append(f'<p style="color: #b00"><b>Unsure:</b></p><ul>{doubts}</ul>')
     return HTML("".join(parts))
 
 
-def unread_table(found: Findings, most: int = 20) -> HTML:
+def unread_table(findings: Findings, most: int = 20) -> HTML:
     """The lines that were not read: reason, number, and the first one."""
-    unread = found.logs.unread.to_pandas()
+    unread = findings.logs.unread.to_pandas()
     unread["text"] = unread["text"].map(lambda text: printable(text or "", 160))
     columns = {"lines": ("lines", "sum"), "files": ("file", "nunique")}
     columns |= {name: (name, "first") for name in ("file", "line", "text")}
@@ -100,28 +100,28 @@ def unread_table(found: Findings, most: int = 20) -> HTML:
 
 
 def plot_cluster(
-    found: Findings, faults: Sequence[Outage] = (), broker: int | None = None
+    findings: Findings, faults: Sequence[Outage] = (), broker: int | None = None
 ) -> Figure:
     """Faults, incidents, brokers, and the number of partitions with a short ISR, over time; with a
     broker, of those whose ISR lacked it."""
-    record, start_ms = found.record, found.record.start_ms
+    record, start_ms = findings.record, findings.record.start_ms
     rows: dict[str, list[Span]] = {}
     for fault in faults:
         name = f"{DONE.get(fault.signal, fault.signal)}: broker {fault.broker}"
         rows.setdefault(name, []).append(_span(fault.start_ms, fault.end_ms, start_ms, style.GREY))
     least_ms = (record.end_ms - start_ms) // LEAST_WIDTH
-    is_few = len(found.incidents) <= MOST_ROWS
-    for number, each in enumerate(found.incidents, 1):
+    is_few = len(findings.incidents) <= MOST_ROWS
+    for number, each in enumerate(findings.incidents, 1):
         end_ms, colour = (record.end_ms, OPEN) if each.end_ms is None else (each.end_ms, OVER)
         end_ms = max(end_ms, each.start_ms + least_ms)
         name = f"{number}  " * is_few + each.what.replace("_", " ")  # of many: a row for each kind
         rows.setdefault(name, []).append(_span(each.start_ms, end_ms, start_ms, colour))
     for each_id in sorted(record.brokers)[:MOST_ROWS]:
-        rows[f"broker {each_id}"] = _presence(found, each_id)
+        rows[f"broker {each_id}"] = _presence(findings, each_id)
     heights = (0.36 * max(len(rows), 2), 2.2)
     figure, grid = style.panels(2, 1, (9.2, 1.6 + sum(heights)), height_ratios=heights)
     plot_bands(rows, "", legend=LEGEND | {"away": "broker away"}, ax=grid[0, 0])
-    worst = _draw_counts(grid[1, 0], found, broker)
+    worst = _draw_counts(grid[1, 0], findings, broker)
     if broker is not None:
         grid[1, 0].set_ylabel(f"partitions without broker {broker}")
     length_s = (record.end_ms - start_ms) / 1000
@@ -129,12 +129,11 @@ def plot_cluster(
         ax.set_xlim(0, max(length_s, 0.001))
         utc_axis(ax, start_ms)
     grid[0, 0].set_xlabel("")
-    still = sum(not each.is_over for each in found.incidents)
-    title = (
-        f"{counted(len(found.incidents), 'incident')}, {f'{still} not' if still else 'all'} over; "
-    )
+    still = sum(not each.is_over for each in findings.incidents)
+    over = f"{still} not over" if still else "all over"
+    title = f"{counted(len(findings.incidents), 'incident')}, {over}; "
     lacks = "were under-replicated" if broker is None else f"had no broker {broker} in the ISR"
-    title += f"at worst {worst:,} of {len(found.partitions):,} partitions {lacks}"
+    title += f"at worst {worst:,} of {len(findings.partitions):,} partitions {lacks}"
     return style.headline(figure, title)
 
 
@@ -142,47 +141,47 @@ def _span(start_ms: int, end_ms: int, origin_ms: int, state: str) -> Span:
     return Span((start_ms - origin_ms) / 1000, (end_ms - origin_ms) / 1000, state)
 
 
-def _presence(found: Findings, broker: int) -> list[Span]:
+def _presence(findings: Findings, broker: int) -> list[Span]:
     """When a broker was up, when it was away, and when no line shows which."""
-    start_ms, states = found.record.start_ms, {timeline.THERE: f"broker {broker}"}
+    start_ms, states = findings.record.start_ms, {timeline.THERE: f"broker {broker}"}
     return bands.joined(
         _span(bar.start_ms, bar.end_ms, start_ms, states.get(bar.state, bar.state))
-        for bar in timeline.presence(found.record, broker)
+        for bar in timeline.presence(findings.record, broker)
     )
 
 
-def _draw_counts(ax: Axes, found: Findings, broker: int | None) -> int:
+def _draw_counts(ax: Axes, findings: Findings, broker: int | None) -> int:
     """Draw how many ISRs are short, and by how much; returns the most at any time."""
-    start_ms = found.record.start_ms
+    start_ms = findings.record.start_ms
     spans = [
-        _span(span.start_ms, span.end_ms, start_ms, _size(found, key, span))
-        for key in found.partitions
-        for span in found.record.spans[key]
-        if broker is None or broker in found.record.held(key, span) - set(span.isr)
+        _span(span.start_ms, span.end_ms, start_ms, _size(findings, key, span))
+        for key in findings.partitions
+        for span in findings.record.spans[key]
+        if broker is None or broker in findings.record.held(key, span) - set(span.isr)
     ]
     spans += [
         _span(gap.from_ms, gap.to_ms, start_ms, bands.HATCHED)
-        for gap in found.history.gaps
-        if gap.key in found.partitions
+        for gap in findings.history.gaps
+        if gap.key in findings.partitions
     ]
     return int(bands.stack(ax, spans).max())
 
 
-def _size(found: Findings, key: Key, span: IsrSpan) -> str:
-    return size_state(len(span.isr), len(found.record.held(key, span)))
+def _size(findings: Findings, key: Key, span: IsrSpan) -> str:
+    return size_state(len(span.isr), len(findings.record.held(key, span)))
 
 
-def cluster_player(found: Findings, faults: Sequence[Outage] = ()) -> widgets.VBox:
+def cluster_player(findings: Findings, faults: Sequence[Outage] = ()) -> widgets.VBox:
     """The cluster over time, for one topic, one broker, or both."""
-    topics = sorted({key.topic for key in found.partitions})[:6]
+    topics = sorted({key.topic for key in findings.partitions})[:6]
     names = [("all", None), *((printable(topic, 60), topic) for topic in topics)]
-    brokers = [("all", None), *((str(b), b) for b in sorted(found.record.brokers)[:5])]
+    brokers = [("all", None), *((str(b), b) for b in sorted(findings.record.brokers)[:5])]
 
     def draw(topic: str | None, broker: int | None) -> Figure:
         asked = Window(topic=topic, broker=broker)
-        incidents = [each for each in found.incidents if asked.has(each)]
-        partitions = tuple(filter(asked.has_key, found.partitions))
-        chosen = replace(found, incidents=incidents, partitions=partitions)
+        incidents = [each for each in findings.incidents if asked.has(each)]
+        partitions = tuple(filter(asked.has_key, findings.partitions))
+        chosen = replace(findings, incidents=incidents, partitions=partitions)
         return plot_cluster(chosen, faults, broker)
 
     return LiveFigure([pick("topic", names, None), pick("broker", brokers, None)], draw, most=12)
@@ -195,7 +194,7 @@ def so_far(each: Incident) -> str:
     return "" if each.is_over else " so far"
 
 
-def incidents_table(found: Findings) -> HTML:
+def incidents_table(findings: Findings) -> HTML:
     """A row for each incident, numbered as in the figure."""
     rows = [
         {
@@ -210,21 +209,21 @@ def incidents_table(found: Findings) -> HTML:
             "no leader": duration(each.leaderless_ms) if each.leaderless_ms else "",
             "refused": each.refused or "",
         }
-        for number, each in enumerate(found.incidents, 1)
+        for number, each in enumerate(findings.incidents, 1)
     ]
     return table(rows)
 
 
-def plot_incident(found: Findings, incident: Incident) -> Axes:
+def plot_incident(findings: Findings, incident: Incident) -> Axes:
     """The ISRs of the partitions of an incident, from a while before it to a while after."""
-    record = found.record
+    record = findings.record
     end_ms = record.end_ms if incident.end_ms is None else incident.end_ms
     from_ms = max(record.start_ms, incident.start_ms - AROUND_MS)
     to_ms = max(from_ms + 1, min(record.end_ms, end_ms + AROUND_MS))
     rows: dict[str, list[Span]] = {}
     for key in incident.partitions[:MOST_ROWS]:
         rows[f"{printable(key.topic, 40)}-{key.partition}"] = [
-            _span(max(s.start_ms, from_ms), min(s.end_ms, to_ms), from_ms, _size(found, key, s))
+            _span(max(s.start_ms, from_ms), min(s.end_ms, to_ms), from_ms, _size(findings, key, s))
             for s in record.spans.get(key, ())
             if s.end_ms > from_ms and s.start_ms < to_ms
         ]
@@ -237,25 +236,25 @@ def plot_incident(found: Findings, incident: Incident) -> Axes:
     return utc_axis(ax, from_ms)
 
 
-def incident_player(found: Findings, log_dir: str, first: int = 1) -> widgets.VBox:
+def incident_player(findings: Findings, log_dir: str, first: int = 1) -> widgets.VBox:
     """One incident up close: its partitions, the lines that decide, what to check."""
-    numbered = found.incidents[:12]
+    numbered = findings.incidents[:12]
     if not numbered:
         return widgets.VBox([widgets.HTML("No incident.")])
-    stories = command.shown_answer(found, log_dir).answer.stories
+    stories = command.shown_answer(findings, log_dir).answer.stories
     names = [(f"{n}  {each.what.replace('_', ' ')}", n) for n, each in enumerate(numbered, 1)]
 
     def draw(number: int) -> PlayerImage:
         incident = numbered[number - 1]
         lines = click.unstyle("\n".join(terminal.story_lines(stories[number - 1], COLUMNS)))
-        return pictured(plot_incident(found, incident), printable(lines, 8_000))
+        return pictured(plot_incident(findings, incident), printable(lines, 8_000))
 
     return LiveFigure([pick("incident", names, min(max(first, 1), len(numbered)))], draw)
 
 
-def plot_partition(found: Findings, key: Key) -> Axes:
+def plot_partition(findings: Findings, key: Key) -> Axes:
     """The ISR of one partition over time; diamonds are elections."""
-    record, start_ms = found.record, found.record.start_ms
+    record, start_ms = findings.record, findings.record.start_ms
     shifted = [IsrSpan(s.start_ms - start_ms, s.end_ms - start_ms, s.isr)
                for s in record.spans.get(key, ())]  # fmt: skip
     members = record.replicas.get(key, frozenset()).union(*(span.isr for span in shifted))
@@ -266,7 +265,7 @@ def plot_partition(found: Findings, key: Key) -> Axes:
         if f"broker {leader}" in rows:
             at_s = (ts_ms - start_ms) / 1000
             elected.setdefault(f"broker {leader}", []).append(BandMark(at_s, "D"))
-    for gap in found.history.gaps:
+    for gap in findings.history.gaps:
         if key == gap.key:
             for spans in rows.values():
                 spans.append(_span(gap.from_ms, gap.to_ms, start_ms, bands.HATCHED))
@@ -277,22 +276,24 @@ def plot_partition(found: Findings, key: Key) -> Axes:
     return utc_axis(plot_bands(rows, title, events=elected), start_ms)
 
 
-def partition_player(found: Findings) -> widgets.VBox:
+def partition_player(findings: Findings) -> widgets.VBox:
     """Any partition; those with most changes come first."""
-    keys = sorted(found.partitions, key=lambda key: (-len(found.record.spans[key]), key))[:12]
+    keys = sorted(findings.partitions, key=lambda key: (-len(findings.record.spans[key]), key))[:12]
     names = [(f"{printable(key.topic, 60)}-{key.partition}", key) for key in keys]
     if not keys:
         return widgets.VBox([widgets.HTML("No partition.")])
-    return LiveFigure([pick("partition", names, keys[0])], lambda key: plot_partition(found, key))
+    chosen = pick("partition", names, keys[0])
+    return LiveFigure([chosen], lambda key: plot_partition(findings, key))
 
 
-def changes_table(found: Findings, most: int = 20) -> HTML:
+def changes_table(findings: Findings, most: int = 20) -> HTML:
     """How often each ISR changed, by leader or controller, and for how long it was short."""
-    record, rows = found.record, []
+    record, rows = findings.record, []
     counts: Counter[tuple[Key, str]] = Counter()
     for move in exact.moves(record.events, record.end_ms):
         counts[move.key, "joined" if move.joined else "evicted" if move.evictor else "removed"] += 1
-    for key in sorted(found.partitions, key=lambda k: -counts[k, "evicted"] - counts[k, "removed"]):
+    shown = sorted(findings.partitions, key=lambda k: -counts[k, "evicted"] - counts[k, "removed"])
+    for key in shown:
         short = [(s.end_ms - s.start_ms, len(s.isr)) for s in record.spans[key]
                  if len(s.isr) < len(record.held(key, s))]  # fmt: skip
         rows.append({
@@ -318,13 +319,13 @@ def printed_table(log_dirs: Sequence[str]) -> HTML:
     return table(shown.rename_axis("").reset_index(), 50)
 
 
-def verdict_table(found: Findings, release: str | None, limit_s: float | None) -> HTML:
+def verdict_table(findings: Findings, release: str | None, limit_s: float | None) -> HTML:
     """Whether every line can be Kafka's: how much was checked, and the lines that break a rule.
 
     `release` is the newest that any broker ran, `limit_s` replica.lag.time.max.ms, if known.
     """
     lag_ms = round(limit_s * 1000) if limit_s else None
-    judged = found.history.verdicts(release or None, lag_ms)
+    judged = findings.history.verdicts(release or None, lag_ms)
     faults = [fault for each in judged for fault in each.faults]
     partitions, changes = sum(v.partitions for v in judged), sum(v.changes for v in judged)
     text = f"{changes:,} changes of {counted(partitions, 'partition')}, {len(RULES)} rules: "
@@ -338,7 +339,7 @@ def verdict_table(found: Findings, release: str | None, limit_s: float | None) -
 
 
 def alerts_table(
-    found: Findings,
+    findings: Findings,
     faults: Sequence[Outage],
     min_insync_replicas: int,
     for_s: Iterable[float],
@@ -347,9 +348,9 @@ def alerts_table(
     """A row for each alert, a column for each `for:`: how often it fires, how many faults it
     misses. The faults are the known ones, or else the incidents.
     """
-    held = alerts.conditions(found.record, min_insync_replicas)
+    held = alerts.conditions(findings.record, min_insync_replicas)
     times = [(fault.start_ms, fault.end_ms) for fault in faults]
-    spans = alerts.incident_spans(found.incidents, found.record)
+    spans = alerts.incident_spans(findings.incidents, findings.record)
     troubles = alerts.lasting(times, held) if faults else spans
     rows = []
     for alert, when in held.items():

@@ -15,14 +15,14 @@ from isrlab.logs.incidents.look import Findings
 
 def gauges(version: str) -> list[dict[str, str]]:
     """A row for each cause, a column for each gauge that was not 0 for some cause: its values."""
-    seen = [row for row in rows("gauges") if row["version"] == version]
-    names = dict.fromkeys(n for row in seen for own in row["values"].values() for n in own)
+    measured = [row for row in rows("gauges") if row["version"] == version]
+    names = dict.fromkeys(n for row in measured for own in row["values"].values() for n in own)
     return [
         {"cause": row["cause"]} | {
             name: ", ".join(f"{_node(node)}: {own[name]:,}"
                             for node, own in row["values"].items() if name in own)
             for name in names
-        } for row in seen
+        } for row in measured
     ]  # fmt: skip
 
 
@@ -30,12 +30,12 @@ def _node(number: str) -> str:
     return "controller" if number == "100" else f"broker {number}"
 
 
-def without_quorum(found: Findings, log_dir: str) -> list[dict[str, object]]:
+def without_quorum(findings: Findings, log_dir: str) -> list[dict[str, object]]:
     """The actions and the stored changes, in s since the first controllers were killed."""
     truth = json.loads((Path(log_dir) / "truth.json").read_text(encoding="utf-8"))
     done = [(a["t_ms"], a["what"]) for a in truth["actions"]]
     start_ms = next(ms for ms, what in done if what.startswith("kill"))
-    record = found.record
+    record = findings.record
     stored = [(span.start_ms, f"stored: the ISR of {key.topic}-{key.partition} is "
                + ",".join(map(str, span.isr))) for key, spans in record.spans.items()
               for span in spans]  # fmt: skip

@@ -54,19 +54,19 @@ def summary(events: pa.Table) -> dict[str, int | None]:
         for line in lines:
             of_version[line.partition_epoch].append(line)
         for change in changes:
-            told = of_version[change.partition_epoch]
+            printed = of_version[change.partition_epoch]
             before, after = set(change.isr_before or ()), set(change.isr or ())
             if change.isr_before is None or before == after:
                 continue
-            is_confirmed = any(x.kind == LEADERS_LINE and x.is_leaders for x in told)
+            is_confirmed = any(x.kind == LEADERS_LINE and x.is_leaders for x in printed)
             is_leaders, is_expansion = change.detail.get("asked_by") == "leader", before < after
             counts["expansions stored"] += is_expansion
             counts["expansions without ISR updated"] += is_expansion and not is_confirmed
             counts["stored, and confirmed"] += is_leaders and not is_expansion and is_confirmed
             counts["controller's"] += not is_leaders and not is_expansion
-            delays += [line.ts_ms - change.ts_ms for line in told[:1]]
-            counts["no line"] += not told
-            counts["expansions that no line shows"] += is_expansion and not told
+            delays += [line.ts_ms - change.ts_ms for line in printed[:1]]
+            counts["no line"] += not printed
+            counts["expansions that no line shows"] += is_expansion and not printed
     return {
         "announced shrinks": len(shrinks),
         "of them stored": fates["stored"],

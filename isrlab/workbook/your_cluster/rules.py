@@ -92,9 +92,9 @@ class FaultRecording(NamedTuple):
         return since is not None and (self.loses or any(start >= since for start, _ in spans))
 
 
-def wait_s(found: Findings, every_s: float) -> float:
+def wait_s(findings: Findings, every_s: float) -> float:
     """`for:` in s, longer than every planned restart in these logs; 5 minutes if there is none."""
-    took = [e.end_ms - e.start_ms for e in found.incidents if e.what == "restart" and e.end_ms]
+    took = [e.end_ms - e.start_ms for e in findings.incidents if e.what == "restart" and e.end_ms]
     return every_s * (1 + floor(max(took) / (1000 * every_s))) if took else 300.0
 
 

@@ -158,14 +158,14 @@ def _numbers(letter: str) -> ReadValue:
     return read
 
 
-def _structs(one: ReadValue) -> ReadValue:
+def _structs(reader: ReadValue) -> ReadValue:
     """Reads an array of structures."""
 
     def read(data: bytes, at: int) -> Value:
         count, at = _length(data, at)
         values = []
         for _ in range(count):
-            value, at = one(data, at)
+            value, at = reader(data, at)
             values.append(value)
         return (values if count >= 0 else None), at
 
@@ -179,16 +179,16 @@ def _struct(fields: Sequence[WireField]) -> ReadValue:
 
     def read(data: bytes, at: int = 0) -> Value:
         values: dict[str, Any] = {}
-        for name, one in plain:
-            values[name], at = one(data, at)
+        for name, reader in plain:
+            values[name], at = reader(data, at)
         count, at = uvarint(data, at)
         for _ in range(count):
             tag, at = uvarint(data, at)
             size, at = uvarint(data, at)
             end = at + size
             if tag in tagged:
-                name, one = tagged[tag]
-                values[name], at = one(data, at)
+                name, reader = tagged[tag]
+                values[name], at = reader(data, at)
             else:
                 at = end
             if at != end or end > len(data):

@@ -65,9 +65,9 @@ class Chain(NamedTuple):
             yield from _events(events, checkpoint.name)
 
 
-def metadata_sources(found: Iterable[files.Source]) -> list[MetadataSource]:
+def metadata_sources(sources: Iterable[files.Source]) -> list[MetadataSource]:
     """The files that belong to metadata logs."""
-    readable = ((s.end, recognise(s.path, s.name)) for s in found if not s.skipped)
+    readable = ((s.end, recognise(s.path, s.name)) for s in sources if not s.skipped)
     return [known._replace(size_bytes=size) for size, known in readable if known]
 
 

@@ -63,8 +63,8 @@ class MetadataCluster:
 
     def apply(self, batch: list[Record]) -> Iterator[MetadataEvent]:
         """The events of a batch; those of a transaction when it ends, none if it is aborted."""
-        said = {broker_of(record): why for record in batch if (why := standing(record))}
-        self.leaving = {broker: why for broker, why in said.items() if why != "unfenced"}
+        standings = {broker_of(record): why for record in batch if (why := standing(record))}
+        self.leaving = {broker: why for broker, why in standings.items() if why != "unfenced"}
         for record in batch:
             if record.name == "BeginTransaction":
                 self.saved = [dict(self.topics), dict(self.partitions), set(self.inactive)], []

@@ -134,7 +134,7 @@ def test_the_controllers_competing_write_is_drawn_before_the_leaders():
         ("lost_race", None, {"asked": 2, "isr_commit": 1, "isr_rejected": 1}),
         ("cached_zkversion", None, {"error BADVERSION": 10}),  # asks in vain
         ("shrink_stall", "2.6", {"moves": 1}),
-        ("shrink_stall", "2.7", {"moves": 0}),  # to 3.0: nobody looks at the high watermark
+        ("shrink_stall", "2.7", {"moves": 0}),  # to 3.0: the high watermark is not checked
         ("shrink_stall", "3.1", {"moves": 1}),
     ],
 )
@@ -149,7 +149,7 @@ def test_the_chart_says_what_each_version_does(version):
     words = " ".join(text.get_text() for text in ax.texts)
     writes_itself = version in ("0.8.2", "0.9.0", "0.10.2", "0.11", "2.2", "2.4", "2.5", "2.6")
     assert ("write ZooKeeper" in words) == writes_itself
-    assert ("in flight" in words) != writes_itself  # who writes waits for the answer
+    assert ("in flight" in words) != writes_itself  # a leader that writes waits for the answer
     assert ("no broker is notified" in words) == (version == "0.8.2")
     assert ("KAFKA-13091" in words) == (version in ("2.7", "2.8"))
 

@@ -90,7 +90,7 @@ def watched(
 
 
 def trace(config: FleetConfig, partition: int = 0, sample_ms: int = 20) -> Trace:
-    """One partition, sampled every `sample_ms`; its whole cell is simulated.
+    """One partition, sampled every `sample_ms`; its whole cell is simulated, and leaders stay.
 
     Raises ValueError if there is no such partition.
     """

@@ -18,9 +18,9 @@ starts over, an answer that it has not written is lost with its fetch. It finds 
 diverges from the leader's (`replicas.first_fetch`), then fetches. A thread that already reads from
 that leader adds the partition to its next fetch, or to the parked one; otherwise it starts
 immediately. An ISR change in flight is refused, and blocks others until that answer. Produces that
-wait for the ISR fail (NOT_LEADER, or NO_BROKER after a crash); their producers know the new leader
-immediately, and resend the missing records for `delivery_timeout_ms`. Without a leader, a produce
-fails and is held until there is one; records with acks=1 that only the former leader had are lost.
+wait for the ISR fail (NOT_LEADER, or NO_BROKER if its process is gone); producers know the new
+leader immediately, and resend the missing records for `delivery_timeout_ms`. Without a leader, a
+produce fails and is held until there is one; acks=1 records only on the former leader are lost.
 
 Left out: unclean elections, brokers that halt rather than truncate their log (they wait instead),
 clients that learn of a leader late, controller failovers, and a min.insync.replicas above the

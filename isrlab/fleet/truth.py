@@ -75,7 +75,7 @@ def alarms(runs: DataFrame, evictions: DataFrame) -> DataFrame:
 
 
 def restarts(spark: SparkSession, configs: Configs) -> DataFrame:
-    """When the brokers of simulated fleets were down, for `churn.rejoins`.
+    """When the brokers of simulated fleets were shut down, for `churn.rejoins`.
 
     A new broker counts as one that comes up at the start.
     """

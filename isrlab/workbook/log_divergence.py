@@ -18,7 +18,7 @@ EXTENTS = {  # parts of a log
 
 
 def plot_extents(run: Run) -> Axes:
-    """Each replica's log as a bar: where it holds the leader's records, and where others."""
+    """Each replica's log as a bar: where it differs from its leader's, as far as that reaches."""
     disks = dict(sorted(run.cluster.disks.items()))
     leader = disks.get(run.cluster.controller.leader, Log())
     lengths, notes = [], []

@@ -80,7 +80,7 @@ def one_try(text: str, version: str, features: dict[str, int], keep: bool) -> re
     try:
         with cluster:
             return play.Play(cluster, text).run()
-    except (TimeoutError, RuntimeError) as error:  # said, never left out
+    except (TimeoutError, RuntimeError) as error:  # recorded, never left out
         began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(cluster.began))
         return recorded.Try(began, abandoned=" ".join(str(error).split()))
     finally:

@@ -2,8 +2,8 @@
 
 A schedule is a scenario of `data/scenarios`. Its commands `produce`, `kill`, `clean_shutdown`,
 `start`, `pause`, `resume` and (KRaft) `reassign` apply to real brokers as they are; the engine's
-others (`elect`, `stabilize`, `advance`, `deliver`, `status`, `check`) are skipped, because real
-brokers do these things by themselves. The actions after `#>` on a line replace that line: one or
+others (such as `stabilize`, `advance`, `deliver` and `status`) are skipped, because real brokers do
+these things by themselves. The actions after `#>` on a line replace that line: one or
 several of these, separated by `;`.
 
     wait 9.5               seconds
@@ -15,7 +15,7 @@ several of these, separated by `;`.
     until gone 2           broker 2 is no longer registered (ZooKeeper)
     until controller 2     broker 2 is the controller (ZooKeeper)
     produce, kill, start, pause, resume, lose_power      as in a scenario; several brokers at a time
-    clean_shutdown, reassign                             as in a scenario
+    clean_shutdown, reassign, configure, elect           as in a scenario
 
 After `#>` the `partition` line has the order in which the brokers are started, the session timeouts
 of single brokers, and settings of all brokers:

@@ -46,7 +46,7 @@ class AlertRule(NamedTuple):
 
     @property
     def expression(self) -> str:
-        """In PromQL: the sum of a gauge, or what a counter counted within five minutes."""
+        """In PromQL: a gauge's sum, or a counter's increase in five minutes (`alerts`: in one)."""
         domain, kind, name = re.split(r":type=|,name=", self.jmx.lower())
         metric = f"{domain.replace('.', '_')}_{kind}_{name}"
         if not name.endswith("persec"):

@@ -1,4 +1,4 @@
-"""Exercises that the machine marks: a reader's lines are played, and each goal is held against it.
+"""Exercises that the machine marks: a reader's lines are played, and each goal is checked.
 
 A file of `data/exercises` has sections, each begun by its name in brackets:
 
@@ -7,7 +7,7 @@ A file of `data/exercises` has sections, each begun by its name in brackets:
     [then]      lines that are played after them
     [fleet]     instead of `given`: settings of a small fleet; the reader's lines are settings, too
     [limits]    `commands 6`: at most so many; `only kill start`: no other command (or setting)
-    [fewest]    of commands, in the shortest answer that is known
+    [fewest]    how many commands the shortest known answer has
     [goals]     `VERSION: GOAL`, a line each, GOAL being one of
                     safe, lost, diverged, offline    the outcome, as `Outcome.word` says it
                     lost m2 m3, kept m2              records that the last leader lacks, or has
@@ -47,7 +47,7 @@ class Exercise(NamedTuple):
 
     @property
     def task(self) -> str:
-        """What is asked, and what stands before the reader's lines, and after."""
+        """What is asked, and the lines that are played before and after the reader's."""
         parts = [self.sections["ask"]]
         for head, name in (("Given:", "given"), ("Given:", "fleet"), ("Afterwards:", "then")):
             if lines := self.sections[name].splitlines():
@@ -56,15 +56,15 @@ class Exercise(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """One goal or limit held against what happened."""
+    """One goal or limit, and whether the answer meets it."""
 
-    version: str  # empty of a limit
+    version: str  # empty for a limit
     is_met: bool
     text: str
 
 
 def marked(is_right: bool, happened: str, asked: str) -> str:
-    """What a notebook says of numbers that its own machine marks."""
+    """The line that a notebook prints after checking numbers itself."""
     return f"✓ {happened}: solved" if is_right else f"✗ {happened}; {asked}"
 
 
@@ -114,7 +114,7 @@ def read(name: str) -> Exercise:
 
 
 def parse(name: str, text: str) -> Exercise:
-    """The exercise that a file's text is. Raises ValueError for an unknown section or goal."""
+    """The exercise in the text of a file. Raises ValueError for an unknown section or goal."""
     parts = re.findall(r"^\[(\w+)\]\n(.*?)(?=^\[|\Z)", text, re.MULTILINE | re.DOTALL)
     if unknown := [head for head, _ in parts if head not in SECTIONS]:
         raise ValueError(f"no section {unknown[0]!r}; known: {', '.join(SECTIONS)}")
@@ -129,7 +129,7 @@ def parse(name: str, text: str) -> Exercise:
 
 
 def mark(exercise: Exercise, answer: str) -> tuple[list[Mark], dict[str, ExerciseRun]]:
-    """Each limit and goal held against an answer; and what was played, by version.
+    """Each limit and goal, checked for an answer; and what was played, by version.
 
     Raises ValueError for an answer that cannot be played, with the line of the answer.
     """

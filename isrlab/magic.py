@@ -7,7 +7,7 @@ produce 1 m1
 status
 
 `%%exercise NAME` plays the cell as the answer to an exercise of `data/exercises` and says which
-goals are met. `%exercise NAME` is its task, with `--hint 1` a hint, with `--solution` an answer.
+goals are met. `%exercise NAME` prints the task; `--hint 1` a hint, `--solution` an answer instead.
 Tab completes commands, their options, releases and exercises; `%%scenario?` lists the commands.
 """
 
@@ -57,7 +57,7 @@ def _read(magic: str, line: str, **known: dict[str, Any]) -> argparse.Namespace:
 
 
 def answer(line: str, cell: str | None = None) -> str:
-    """What an exercise says: of an answer, how it is marked; without one, task, hint or solution.
+    """The text for an exercise: how an answer is marked, or its task, a hint, or the solution.
 
     Raises ValueError for an answer that cannot be played, and for an unknown exercise.
     """
@@ -136,7 +136,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
         plot_replicas(run.frames[-1])
 
     def mark_cell(line: str, cell: str | None = None) -> None:
-        """Mark the cell as an answer to the exercise that the line names; without a cell, ask."""
+        """Mark the cell as an answer to the exercise in the line; if empty, print the task."""
         try:
             print(answer(line, cell))
         except (ValueError, NotSettledError) as error:

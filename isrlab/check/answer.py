@@ -38,8 +38,8 @@ class CheckQuestion:
 
 
 class ClusterCheck:
-    """The results: what blocks the given restart, each live broker, and each zone; which partitions
-    refuse acks=all now, and their leaders; the effect of the failure."""
+    """The results: what blocks a restart of the given brokers, each live broker, and each zone;
+    which partitions refuse acks=all now, and their leaders; the effect of the failure."""
 
     def __init__(self, state: ClusterState, question: CheckQuestion) -> None:
         def is_ignored(topic: str) -> bool:

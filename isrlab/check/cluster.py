@@ -63,7 +63,7 @@ class ClusterState:
         return {n: frozenset(b for b, rack in self.racks.items() if rack == n) for n in names}
 
     def require(self, brokers: Iterable[int]) -> frozenset[int]:
-        """Raises CheckError for an unknown broker."""
+        """These brokers, as a set. Raises CheckError for an unknown one."""
         wanted = frozenset(brokers)
         if unknown := sorted(wanted - self.racks.keys()):
             known = ", ".join(map(str, sorted(self.racks)[:12]))
@@ -90,7 +90,7 @@ def brokers_of(partitions: Iterable[DescribedPartition]) -> dict[int, str]:
 
 
 def decoded(data: bytes) -> str:
-    """Text in the encoding in which it was redirected."""
+    """The text of a redirected output: UTF-8, or UTF-16 from PowerShell."""
     is_wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")  # as PowerShell does
     text = data.decode("utf-16" if is_wide else "utf-8-sig", "replace")
     return text.replace("\r\n", "\n")
@@ -99,7 +99,7 @@ def decoded(data: bytes) -> str:
 def of_text(text: str, version: str | None = None) -> ClusterState:
     """What `kafka-topics --describe` printed; `version` is the release of the brokers.
 
-    Raises CheckError if lines are missing or have two layouts.
+    Raises CheckError if lines are missing, are not of that tool, or have two layouts.
     """
     try:
         description = described(text)

@@ -29,7 +29,7 @@ ADDED, SIZES = ("min_isr", "unclean", "zookeeper", "zones"), ("throttle", "size"
 def read(
     path: str | None, servers: str | None, version: str | None = None, **client: Any
 ) -> ClusterState:
-    """The state that one of these shows. Raises CheckError."""
+    """The state from a file or from a live cluster: name one. Raises CheckError."""
     if (path is None) == (servers is None):
         raise CheckError("name one source: a file of kafka-topics --describe, a metadata log, or "
                          "--bootstrap-server")  # fmt: skip

@@ -6,10 +6,10 @@ a large cluster have a few dozen. All brokers that go down are marked as leaving
 removed, as when a whole zone fails. A reassignment may complete while they are down and remove more
 replicas from the ISR: its new replicas join, and the worse state counts.
 
-A partition blocks a broker if, once that has shut down cleanly, it has no leader, refuses acks=all,
-loses records to an unclean or doubtful election, or would refuse acks=all if a reassignment
-completes in the meantime. A partition that already refuses writes blocks all its replicas: stopping
-one in sync makes it worse, and the others must catch up.
+A partition blocks a broker if, after the broker has shut down cleanly, the partition has no leader,
+refuses acks=all, loses records to an unclean or doubtful election, or would refuse acks=all if a
+known or possible reassignment completes meanwhile. A partition that already refuses writes blocks
+all its replicas: stopping one in sync makes it worse, and the others must catch up.
 
 Left out: disks that fail, and records that a broker loses with its page cache.
 """
@@ -38,7 +38,7 @@ WORST_FIRST = (LOSES, LEADERLESS, ONLY, UNDER_MIN, AT_MIN, MOVING, PERHAPS_MOVIN
 
 class StopOutcome(NamedTuple):
     """The state after brokers went down; `leader` is a position. `loses`: it was elected uncleanly;
-    `writes`: acks=all is accepted, `later_writes`: also if a reassignment completes; `why` that
+    `writes`: acks=all is accepted, `later_writes`: also if a reassignment completes; `why` it
     blocks a restart, "" if it does not."""
 
     loses: bool

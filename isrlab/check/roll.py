@@ -1,7 +1,7 @@
 """A plan for a rolling restart.
 
 Theory of operation. The plan assumes that every ISR is full before each step. The brokers of a step
-go down together, and no partition may lose more of them than its replicas exceed its min ISR. Each
+go down together, and no partition may lose more replicas than it has beyond its min ISR. Each
 broker goes into the first step with room for it, once in order of zones and once in order of ids; a
 partition of n replicas, of which k may be down, needs at least n / k steps.
 """

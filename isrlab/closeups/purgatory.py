@@ -3,11 +3,11 @@
 Theory of operation. A fetch that finds too little, and a produce whose records are not committed
 yet, wait in a purgatory. Each waiting operation is on the watch list of every partition it
 concerns. After each event of a partition (an append, a new high watermark) the broker goes through
-its watch list and completes the operations whose conditions hold. The timer completes the others.
-So each operation completes exactly once, and its cause is known.
+the partition's watch list and completes the operations whose conditions hold. The timer completes
+the others. So each operation completes exactly once, and its cause is known.
 
 The timer is a row of wheels. A wheel has `size` slots of `tick_ms` each; a task goes into the slot
-of its expiration in the finest wheel that reaches so far. When a slot of a coarser wheel is due,
+of its expiration in the finest wheel that reaches that far. When a slot of a coarser wheel is due,
 its tasks are added again, and so fall to a finer wheel or run. A wheel's clock moves only when a
 slot is due. Up to 0.8.2 the timer was a queue ordered by expiration.
 

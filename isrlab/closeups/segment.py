@@ -132,8 +132,8 @@ class LogSegment:
     def append(self, *batches: Batch) -> LogSegment:
         """The segment with one more write, of one batch (a leader) or several (a follower).
 
-        Each batch of a write, or in older releases only the write as a whole, gets an entry if more
-        than the interval has been written since the last: there a follower's index is sparser.
+        Each batch of a write gets an entry if more than the interval has been written since the
+        last entry; in older releases only the whole write does, so followers' indexes are sparser.
         Raises ValueError for offsets that do not grow, or overflow the 4 bytes of an index entry,
         and if the index is full.
         Source: LogSegment.append 0.10.2.2:101-125, 2.0.1:124-150, 3.7.1 (Java):245-275; 4.1.0.

@@ -32,7 +32,7 @@ def start(broker: Broker) -> Step:
 
 
 def step(broker: Broker, message: m.Message, now_ms: int) -> Step:
-    """The broker after `message` at `now_ms`, and what it sends. Raises TypeError on no message."""
+    """The broker after `message`, and what it sends. Raises TypeError for an unknown message."""
     handler = HANDLERS[type(broker.role)].get(type(message))
     if handler is not None:
         return handler(broker, message, now_ms)

@@ -4,8 +4,8 @@ Theory of operation. The stored state of the partition is changed by conditional
 2.6 leaders write ISR changes into ZooKeeper themselves and the controller learns of them later;
 from 2.7 they ask the controller. Elections, and the removal of dead brokers from the ISR, are the
 controller's own writes, by the rules of `zookeeper.py` or `kraft.py`. It informs brokers by
-`LeaderAndIsr`; in KRaft they read the same from the metadata log. A reassignment adds replicas, and
-removes the former ones with the ISR change that admits the new ones.
+`LeaderAndIsr`; in KRaft they read the same from the metadata log. A reassignment adds replicas;
+once these are in the ISR, it removes those that are to leave.
 
 A broker that restarts faster than its session expires is noticed only since broker epochs exist
 (KIP-380). Up to then, this model leaves the stored state alone and sends it to the broker again, as
@@ -201,11 +201,11 @@ def _on_controlled_shutdown(before: Controller, message: m.ControlledShutdown) -
 def fail_over(controller: Controller, live: tuple[m.BrokerInfo, ...]) -> ControllerStep:
     """Another controller takes over, with the stored state and the brokers it finds alive.
 
-    A dead follower that the former controller had not noticed stays in the ISR: a new controller
-    acts on brokers that die while it watches, not on those already gone. A leader that is gone is
-    replaced. All live replicas get the state again. Source: startup, initializeReplicaState,
-    ReplicaStateMachine.scala 0.10.2.2:68-83 and 325-340, and onControllerFailover. In KRaft the
-    missing brokers are fenced: here all together, in Kafka one by one, as their sessions expire.
+    With ZooKeeper, a dead follower that the former controller had not noticed stays in the ISR: a
+    new controller acts on brokers that die while it watches, not on those already gone. In KRaft
+    the missing brokers are fenced: here all together, in Kafka one by one, as their sessions
+    expire. A leader that is gone is replaced. All live replicas get the state again. Source:
+    startup, ReplicaStateMachine.scala 0.10.2.2:68-83 and 325-340, and onControllerFailover.
     """
     before = replace(controller, alive=live)
     after = before

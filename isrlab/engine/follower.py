@@ -40,7 +40,7 @@ def follower_of(broker: Broker) -> Follower:
 
 
 def become_follower(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
-    """Follow `order.leader`: compare logs if this version requires it, else note the new epoch."""
+    """Follow `order.leader`, if any: compare logs if the rules require it, else note the epoch."""
     former = broker.role
     remotes = former.remotes if isinstance(former, Leader) else broker.remembered
     known = {r.id: r for r in remotes} if former else {}
@@ -88,7 +88,7 @@ def _starts_over(broker: Broker, former: Follower, order: m.LeaderAndIsr) -> boo
 
 
 def _start(broker: Broker) -> Step:
-    """Find the offset shared with the leader; a log without epochs falls back to the old rule."""
+    """Find the offset shared with the leader; a log without epochs is truncated to its HW."""
     has_epochs = broker.log.epochs.latest_epoch != rules.UNKNOWN_EPOCH
     truncation = broker.version.truncation
     if truncation == Truncation.HIGH_WATERMARK or not has_epochs:
@@ -213,7 +213,7 @@ def truncated_by_epoch(broker: Broker, epoch: int, end_offset: int) -> tuple[Log
 
 
 def on_list_offsets_response(broker: Broker, answer: m.ListOffsetsResponse, now_ms: int) -> Step:
-    """After an offset out of range: truncate to the leader's end, or restart at its start."""
+    """After an offset out of range: truncate to the leader's end or halt, or begin at its start."""
     if _is_stale(broker, answer.request):
         return broker, ()
     if answer.error:

@@ -1,4 +1,4 @@
-"""Frozen, the base of every record of this package, and `replace`, the only way to change one.
+"""Frozen, the base of this package's messages and states; `replace` makes a changed copy.
 
 A struct of msgspec: slots, comparison and hash as in a frozen dataclass, created in a fraction of
 the time. Nothing frozen can refer to itself, so the garbage collector need not look at it.

@@ -1,8 +1,8 @@
 """The leader's high watermark, and the requests that wait for it.
 
 Theory of operation. The high watermark is the minimum of the end offsets that count; which replicas
-count is a rule of the version. Every handler of a leader ends in `settle`: it moves the high
-watermark if it can, then answers the acks=all requests and parked fetches that this, or new data,
+count is a rule of the version. A handler after which it may move ends in `settle`: that moves it
+if it can, then answers the acks=all requests and parked fetches that the move, or new data,
 completes.
 
 Source: maybeIncrementLeaderHW, checkEnoughReplicasReachOffset (Partition.scala),
@@ -63,7 +63,7 @@ def min_isr(broker: Broker) -> int:
 def settle(
     broker: Broker, now_ms: int, outputs: tuple[m.Output, ...] = (), advance: bool = True
 ) -> Step:
-    """Move the high watermark if it can, then answer requests that waited for that or for data."""
+    """Move the high watermark (if `advance`), then answer what waited for that or for data."""
     before = broker.log.high_watermark
     if advance:
         broker = _advance_high_watermark(broker, now_ms)
@@ -114,7 +114,7 @@ def _acknowledge(broker: Broker, delayed: DelayedProduce) -> m.Send:
 
 
 def _has_news(broker: Broker, role: Leader, fetch: m.Fetch, moved: bool) -> bool:
-    """A parked fetch completes: data, an error, or (2.4-2.5) a high watermark that is news.
+    """A parked fetch completes: there is data, an error, or (2.4-2.5) a newer high watermark.
 
     Kafka checks it only after an append, or when the high watermark has moved: a new leader epoch
     alone leaves it parked. Source: tryCompleteDelayedRequests, P 2.4.1:551, 3.7.1:819.

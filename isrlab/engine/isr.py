@@ -2,8 +2,8 @@
 
 Theory of operation. An ISR change is a request (`AlterPartition`). Until 2.6 the leader itself
 writes ZooKeeper and waits, so the answer comes before anything else and nothing stays pending.
-From 2.7 the controller decides, and until its answer the leader counts with the larger of both sets
-(`maximal_isr`): either may turn out to be the truth. The leader never removes itself, and no
+From 2.7 the controller decides, and until it answers the leader uses the larger of the two sets
+(`maximal_isr`): either may turn out to be the stored one. The leader never removes itself, and no
 setting of min.insync.replicas stops a shrink.
 
 Left out: several partitions in one request (`closeups/batching.py` models that queue by itself).
@@ -70,7 +70,7 @@ def _waits_under_min_isr(broker: Broker, remote: RemoteReplica, now_ms: int) -> 
 def maybe_expand_isr(
     broker: Broker, remote: RemoteReplica, now_ms: int, looks: bool = True
 ) -> Step:
-    """Ask for an ISR with this follower if it has caught up. Time plays no part.
+    """Ask for an ISR with this follower if it may join. Time matters only with KAFKA-19996.
 
     `looks`: after this fetch the leader checks its high watermark.
     """

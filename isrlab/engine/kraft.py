@@ -48,7 +48,7 @@ def change(
     object if nothing changes.
 
     `election` is "online", "preferred", "unclean", or None for what the settings allow; the disks
-    of the brokers in `unclean_shutdown` may have lost data.
+    of the brokers in `unclean_shutdown` may have lost data. Raises NoReplicaError.
     """
     version, state = controller.version, controller.state
     has_elr = version.eligible_leader_replicas
@@ -111,7 +111,7 @@ def reassign(controller: Controller, wanted: tuple[int, ...]) -> Controller:
 
 
 def cancel(controller: Controller) -> Controller | None:
-    """Cancel the reassignment; None if that would need an unclean election.
+    """Cancel the reassignment; None if that needs an unclean election, and none is allowed.
 
     Source: cancelPartitionReassignment, RCM 3.8.0; PartitionReassignmentRevert.java.
     """
@@ -126,7 +126,7 @@ def cancel(controller: Controller) -> Controller | None:
 def lose(controller: Controller, broker: int, is_unclean: bool = False) -> Controller:
     """A broker is dead, fenced, wants to stop, or has come back from an unclean shutdown.
 
-    Partitions without the broker are skipped. Source: BrokersToIsrs.java, RCM 3.8.0.
+    Unless it is in the ISR (or ELR, if unclean), nothing changes. Source: BrokersToIsrs, RCM 3.8.0.
     """
     if broker not in (*controller.isr, *(controller.state.elr if is_unclean else ())):
         return controller

@@ -100,7 +100,7 @@ def _reset(broker: Broker, remote: RemoteReplica, in_isr: bool, now_ms: int) -> 
 
 
 def on_produce(broker: Broker, produce: m.Produce, now_ms: int) -> Step:
-    """Append; answer acks=1 immediately, and acks=all when the high watermark has passed."""
+    """Append, or refuse; answer acks=1 immediately, acks=all when the high watermark has passed."""
     refusal = _produce_refusal(broker, produce)
     if refusal:
         refused = m.Send(m.CLIENT, m.ProduceResponse(produce.request, error=refusal))

@@ -1,4 +1,4 @@
-"""One replica's log: its records, its leader-epoch cache, and which of them are on disk.
+"""One replica's log: its records, which of them are on disk, and its leader-epoch cache.
 
 Theory of operation. A log is the records from `log_start_offset` up to, but not including,
 `log_end_offset`. Each record has an identity besides its offset: the protocol compares only offsets
@@ -63,7 +63,7 @@ class LeaderEpochCache(Frozen):
     ) -> tuple[int, int]:
         """The largest known epoch up to `epoch`, and where it ends; (-1, -1) if that is unknown.
 
-        The answer of 0.11-1.1 has no epoch; up to 2.0.0 an epoch before the first has no answer.
+        An epoch before the first ends where that begins (2.0.1+); 0.11-1.1 answer without an epoch.
         """
         if not self.entries or epoch == UNKNOWN_EPOCH:
             return UNKNOWN_EPOCH, UNKNOWN_OFFSET

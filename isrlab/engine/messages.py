@@ -13,7 +13,7 @@ from isrlab.engine.log import Record
 from isrlab.engine.rules import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 
 CONTROLLER = 0  # the address of the controller (and, up to 2.6, of ZooKeeper)
-CLIENT = -1  # the address of the producer
+CLIENT = -1  # the address of producers, and of operators
 ACKS_ALL = -1
 
 

@@ -1,7 +1,7 @@
 """The state that the transitions of this package read and write.
 
 All of it is frozen and comparable, so the states before and after a step can be printed, kept and
-compared. A broker holds one partition: the replication of one partition never depends on another.
+compared. A broker holds one partition: brokers replicate each partition independently.
 Roles and ISR states are types; a follower simply has no ISR.
 """
 
@@ -90,7 +90,7 @@ class CommittedIsr(_Isr):
 
 
 class PendingExpandIsr(_Isr):
-    """The leader asked for `joining` to be added; until the answer, both sets may be the truth."""
+    """The leader asked for `joining` to be added; until the answer, either ISR may be stored."""
 
     joining: int
     request: int
@@ -178,7 +178,7 @@ class Broker(Frozen):
     is_shutting_down: bool = False  # a controlled shutdown: it starts no fetchers (not in KRaft)
     last_request: int = 0
     metadata: tuple[m.BrokerInfo, ...] = ()
-    remembered: tuple[RemoteReplica, ...] = ()  # followers of an earlier epoch of this leader
+    remembered: tuple[RemoteReplica, ...] = ()  # the followers as its last leadership knew them
     unanswered: m.AlterPartition | None = None  # the one ISR change in flight
     last_isr_change_ms: int = 0
     last_isr_announcement_ms: int = 0

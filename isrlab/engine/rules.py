@@ -1,9 +1,9 @@
-"""The decisions of Kafka's replication as scalar functions: one Kafka sentence each.
+"""The decisions of Kafka's replication as scalar functions, one for each rule.
 
-Theory of operation. A rule takes numbers and returns a number or a truth value. The form of the
-rule that applies is also an argument (an `IntEnum` of `choices.py`), so the engine and the compiled
-fleet kernel call the very same functions: plain Python here, `numba.njit(rule)` there. That is why
-they use nothing but arithmetic and comparisons.
+Theory of operation. A rule takes numbers and returns a number or a truth value. If releases differ
+in a rule, the form that applies is also an argument (usually an `IntEnum` of `choices.py`). So the
+engine and the compiled fleet kernel call the same functions: plain Python here, `numba.njit(rule)`
+there. That is why they use nothing but arithmetic and comparisons.
 
 Conventions, as everywhere in Kafka: a log end offset is the offset the next record will get; the
 high watermark is the first offset that is not yet readable; an unknown offset is -1; times are
@@ -70,7 +70,7 @@ def lag_clock_in_new_epoch(
     now_ms: int,
     long_ago_ms: int,
 ) -> int:
-    """The follower's lag clock when its leader keeps leading in a new leader epoch.
+    """The follower's lag clock at the start of a leader epoch, of a new leader or the same one.
 
     Since 0.10.2 a replica outside the ISR counts as never caught up, so the high watermark does not
     wait for it. In 0.8 every clock is set to now; from 0.9.0 to 0.10.1 none changes.
@@ -86,7 +86,7 @@ def lag_clock_in_new_epoch(
 def last_fetch_time_in_new_epoch(
     clock_reset: int, in_isr: bool, last_fetch_time_ms: int, now_ms: int, long_ago_ms: int
 ) -> int:
-    """The last fetch time that the lag clock uses in the new epoch, unless `forgets_end_offset`.
+    """The follower's last fetch time in a new epoch; not used where `forgets_end_offset` holds.
 
     Source: as `lag_clock_in_new_epoch`.
     """
@@ -235,7 +235,7 @@ def next_high_watermark(
     isr_size: int,
     effective_min: int,
 ) -> int:
-    """The leader's high watermark: the minimum end offset, never back, and held under min ISR.
+    """The leader's high watermark rises to the minimum end offset, except if held under min ISR.
 
     `isr_size` counts the committed ISR. Source: P 2.5.1:772-783; P 3.7.1:1166-1185 (KAFKA-15583).
     """
@@ -319,7 +319,7 @@ def completes_reassignment(
 
     Source: areReplicasInIsr, KafkaController.scala 0.10.2.2:571-577, and isReassignmentComplete,
     2.5.1:804 (all targets); maybeCompleteReassignment, PartitionReassignmentReplicas.java
-    3.7.1:98-133 (all that are new, and any at all), 3.8.0:98-122 (all targets), 4.3.1:94-130.
+    3.7.1:98-133 (all new ones, at least one target), 3.8.0:98-122 (all targets), 4.3.1:94-130.
     """
     is_all, is_new = targets[0] == targets[1], targets[1] > 0 and new[0] == new[1]
     if reassignment == Reassignment.NEW_IN_SYNC:

@@ -1,13 +1,13 @@
 """Every generation of Kafka's replication rules as one frozen record of choices and defaults.
 
-Theory of operation. Kafka's rules changed many times between 0.8.2 and 4.x, but always one rule at
-a time. A `KafkaVersion` is therefore a row of choices: each field names one rule, its value is the
-form that the rule has in that release, and `choices.py` lists the forms. The engine asks for a form
-and never for a release number. `GENERATIONS` is the one table of releases. Generations that share a
-letter differ little; the preset matrix has one column for each letter.
+Theory of operation. Kafka's rules changed many times between 0.8.2 and 4.x, but each release
+changed only a few of them. A `KafkaVersion` is therefore a row of choices: each field names one
+rule, its value is the form that the rule has in that release, and `choices.py` lists the forms. The
+engine asks for a form and never for a release number. `GENERATIONS` is the one table of releases.
+Generations that share a letter differ little; the preset matrix has one column for each letter.
 
-Source of every value: the apache/kafka repository at the tag named in `tag`; the KIP or JIRA that
-changed a rule stands in the label of its form.
+Source of every value: the apache/kafka repository at the tag named in `tag`. If a KIP or JIRA
+changed a rule, the label of its form names it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def switch(off: str, on: str, at_first: bool = False) -> Any:
 class KafkaVersion:
     """One generation: the form of each rule, then the defaults that changed with releases.
 
-    The defaults here are those of 0.8.2; `CHANGES` lists what came later.
+    The values of the fields here are those of 0.8.2; `CHANGES` lists what came later.
     """
 
     column: str  # letter in the preset matrix
     name: str  # the shortest name a user would type
-    releases: str  # every release with these rules, as "3.6" or "3.7-3.8"
+    releases: str  # every release with these rules, as "3.6" or "3.3-3.4"
     tag: str  # the tag the rules were read at
     first: tuple[int, ...]  # the numbers of the first of `releases`
     last: tuple[int, ...]
@@ -161,7 +161,7 @@ class KafkaVersion:
     def of(cls, name: str | KafkaVersion) -> KafkaVersion:
         """The rules of a release as a user types it: "0.10.2", "2.5.1", "3.9".
 
-        Raises ValueError for a release that does not exist, or is older than 0.8.2.
+        Raises ValueError if there is no such minor release, or it is older than 0.8.2.
         """
         if isinstance(name, KafkaVersion):
             return name
@@ -172,14 +172,14 @@ class KafkaVersion:
         return begun[-1]
 
     def with_(self, **choices: object) -> KafkaVersion:
-        """This generation with some choices changed by hand; its name lists them."""
+        """The generation with these rules (listed in its name); ValueError for unknown rules."""
         for rule in sorted(set(choices) - set(RULES)):
             raise ValueError(f"unknown rule {rule!r}; known: {', '.join(RULES)}")
         switched = ", ".join(f"{k}={getattr(v, 'name', v)}" for k, v in choices.items())
         return replace(self, name=f"{self.name} ({switched})", **choices)  # type: ignore[arg-type]
 
     def label(self, rule: str) -> str:
-        """The form of one rule in words, with the KIP or JIRA that brought it."""
+        """The form of one rule in words, with the KIP or JIRA that brought it, if any."""
         value = getattr(self, rule)
         if isinstance(value, c.Form):
             return value.label
@@ -214,8 +214,8 @@ def release(text: str, rest: int = LAST) -> tuple[int, ...]:
     """The numbers of a release, for comparisons: (0, 10, 2, 99) for "0.10.2", (2, 8, 99) for "2.8".
 
     A name means its last release: "2.0" is 2.0.1, so 2.0 >= (2, 0, 1). Where it begins a range
-    ("since 2.0"), ask with `rest=0`. Raises ValueError for an unknown release, and for the name of
-    a generation, whose releases may differ in details that no rule of the engine covers.
+    ("since 2.0"), ask with `rest=0`. Raises ValueError for an unknown release, and for a
+    `KafkaVersion`, whose releases may differ in details that no rule of the engine covers.
     """
     if isinstance(text, KafkaVersion):
         raise ValueError(unknown(f"{text.releases} (a generation)"))

@@ -2,7 +2,7 @@
 
 Theory of operation. The controller elects the first assigned replica that is alive and in the ISR;
 if there is none and unclean election is allowed, the first that is alive. It then removes the dead
-broker from the ISR, unless it is the only member. Every write of the controller raises the leader
+broker from the ISR, unless that is the only member. Every write of the controller raises the leader
 epoch; a leader's own ISR writes do not.
 
 A reassignment begins with a write that names old and new replicas. The controller watches the ISR;
@@ -52,7 +52,7 @@ def lose(controller: Controller, broker: int) -> Controller:
 
 
 def shut_down(controller: Controller, broker: int) -> Controller:
-    """A broker wants to stop: another takes over its leadership, and it leaves the ISR."""
+    """A broker wants to stop: it leaves the ISR, unless it leads and has no successor."""
     if controller.leader != broker:
         return _without(controller, broker)
     successor = _first_in_sync(controller)
@@ -102,7 +102,7 @@ def _first_in_sync(controller: Controller) -> int:
 
 
 def _without(controller: Controller, broker: int) -> Controller:
-    """Remove `broker` from the ISR, unless it is the last member, and from the leadership."""
+    """Remove `broker` from the ISR and the leadership, unless it is the last ISR member."""
     if broker not in controller.isr or len(controller.isr) == 1:
         return controller
     isr = tuple(i for i in controller.isr if i != broker)

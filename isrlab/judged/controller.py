@@ -14,7 +14,7 @@ from isrlab.engine.versions import KafkaVersion
 from isrlab.judged.leader import Seen
 
 BROKERS = (1, 2, 3, 4)
-REPLICAS = (1, 2, 3)  # 4 never holds the partition
+REPLICAS = (1, 2, 3)  # at first; 4 joins only by a reassignment
 
 
 class ControllerPlayer:

@@ -129,7 +129,7 @@ class Goal:
 
 
 def find(goal: Goal, seeds: Iterable[int]) -> Iterator[tuple[int, str]]:
-    """(seed, shortest scenario) for each of `seeds` whose schedule breaks the property."""
+    """(seed, shortened scenario) for each of `seeds` whose schedule breaks the property."""
     for seed in seeds:
         lines = random_schedule(goal, seed)
         if lines and is_reached(goal, lines):

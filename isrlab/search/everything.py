@@ -68,7 +68,7 @@ def line_of(partition: str) -> str:
 
 
 def most_bytes() -> float:
-    """Half of the machine's memory, and never more than 4 GB."""
+    """Half of the machine's memory, at most 4 GB; 2 GB if its size is not known."""
     try:
         return min(MOST_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2)
     except (AttributeError, ValueError):

@@ -12,8 +12,8 @@ at any moment, all of them together; likewise a parked fetch may expire, the old
 request may be repeated if neither it nor its answer is in flight. So a schedule may need times that
 no cluster has, especially with three replicas: `schedule.py` plays it under the real clock. Left
 out: timeouts of requests still in flight, and, up to 0.10.1, the clocks that a broker keeps of
-followers while another broker leads. State that no rule reads is dropped: request numbers beyond
-their owners, metadata before KRaft, announcements of ISR changes.
+followers while another broker leads. State that no rule reads is dropped: request numbers (but not
+whose they are), metadata before KRaft, announcements of ISR changes.
 
 As in `cluster.py`, messages to a broker that dies are lost, and up to 2.6 ZooKeeper answers within
 the step. A live broker whose session ends is cut off from the controller until it registers again.

@@ -1,7 +1,7 @@
 """The possible next actions in a run, as lines of the scenario language, and forks of a run.
 
-A line that delivers or drops a message can be played in every version: if the message is not in
-flight there, the line does nothing.
+A line that delivers or drops a message can be played in every version: if no message is in flight
+on its link, the line does nothing.
 """
 
 from __future__ import annotations

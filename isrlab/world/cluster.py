@@ -5,8 +5,8 @@ and no randomness. A message for a broker goes through `engine.broker.step`, one
 through `engine.controller.step`; their messages join the queue. An observer sees every step.
 
 A `Cluster` is one partition. The partitions of a topic share a queue and a clock, and each fault of
-a machine affects all of them: the last one first, because a controller decides all partitions of a
-request by the stored state of partition 0 before it.
+a machine affects all of them: the last partition first, because the controller decides on each
+of them by the state that partition 0 had before the fault.
 
 Up to 2.6 a leader writes ISR changes into ZooKeeper and waits for the answer: those two messages
 are delivered within the step. The clock starts at `START_MS` because Kafka's clocks use 0 for
@@ -112,7 +112,7 @@ class Cluster:
         self.topic.now_ms = now_ms
 
     def stabilize(self) -> None:
-        """Deliver until no message is in flight; timers keep waiting."""
+        """Deliver until no message is in flight; only timers that fall due meanwhile fire."""
         self._deliver_while(lambda: any(not e.is_timer for e in self.queue))
 
     def advance(self, duration_ms: int) -> None:
@@ -141,7 +141,7 @@ class Cluster:
         self._deliver(dataclasses.replace(envelope, due_ms=self.now_ms))
 
     def drop(self, envelope: Envelope) -> None:
-        """One message is lost; its sender's socket notices."""
+        """One message is lost; the broker that waits for an answer notices."""
         self.queue.remove(envelope)
         self._lose(envelope)
 

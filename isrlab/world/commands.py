@@ -236,7 +236,7 @@ def _partition(run: Run, *rest: Any) -> None:
 
 
 def _produce(run: Run, broker: int, *rest: Any) -> None:
-    """With `every=100ms for=30s` repeatedly, while time passes."""
+    """Produce once or, with `every=100ms for=30s`, repeatedly while time passes."""
     *given, options = rest
     acks = options.get("acks", run.cluster.version.producer_acks)
     count = options.get("count", 0 if given else 1)
@@ -307,7 +307,7 @@ def _on_link(
 
 
 def links_with_messages(cluster: Cluster) -> dict[str, Envelope]:
-    """The first message on each link between machines that has any, such as "1>controller"."""
+    """By link between machines, such as "1>controller": the first message in flight on it."""
     own = (e for e in reversed(cluster.queue) if e.partition == cluster.number)
     waiting = [e for e in own if not e.is_timer and e.source != m.CLIENT]
     firsts = {f"{words.address(e.source)}>{words.address(e.target)}": e for e in waiting}

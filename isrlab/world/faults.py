@@ -1,8 +1,8 @@
 """Faults of a cluster, in the terms of Kafka's own system tests.
 
-Each fault is a function of the cluster and a broker. A process that dies loses nothing it wrote; a
-power failure loses what the operating system had not flushed. The controller notices a dead, paused
-or unreachable broker when its session expires, not before.
+Each fault is a function of the cluster and its machines. A process that dies loses nothing it
+wrote; a power failure loses what the operating system had not flushed. The controller notices a
+dead, paused or unreachable broker when its session expires, not before.
 """
 
 from __future__ import annotations

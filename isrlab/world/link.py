@@ -33,7 +33,7 @@ class PlayLink(NamedTuple):
 def fragment(text: str, versions: Sequence[str] = (), at: int | None = None) -> str:
     """The fragment, without `#`, of a link that plays a scenario by the rules of these versions.
 
-    The default version is the scenario's own. Comments and stored output are left out.
+    Default: the scenario's own version. Comments, output, status, check and trace are left out.
     """
     lines, is_printed = list[str](), False
     for line in text.splitlines():

@@ -2,7 +2,7 @@
 
 The engine reports nothing: an event is a change of state, so it can never contradict the state.
 Events of brokers come from their own steps, and events of the stored state from the controller. The
-safety properties are checked after every step of a broker.
+safety properties are checked after every step that changes a broker.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class TopicTry(msgspec.Struct):
 
     @property
     def moved_s(self) -> float:
-        """The time from the request for the reassignment until its completion was stored."""
+        """The time from when the reassignment was stored until its completion was stored."""
         stored = [moment for moment in self.moments if moment.name == "stored"]
         begun_s = next(moment.at_s for moment in stored if moment.adding)
         return next(m.at_s for m in stored if m.at_s > begun_s and not m.adding) - begun_s
@@ -72,7 +72,7 @@ class ClusterRun(msgspec.Struct):
 
 
 class Tally(NamedTuple):
-    """A variant on a release; `elr`: with eligible leader replicas. Records lost: least, most."""
+    """A variant on a release; `elr`: with eligible leader replicas. `*_records`: lost in a try."""
 
     release: str
     elr: bool
@@ -85,7 +85,7 @@ class Tally(NamedTuple):
 
 
 def sessions(folder: Path = FOLDER) -> list[ClusterRun]:
-    """All stored runs: FOLDER has losses after a reassignment, ADVICE the notebooks' advice."""
+    """The runs in `folder`: FOLDER has losses after a reassignment, ADVICE tests of advice."""
     paths = sorted(folder.glob("*.json.xz"))
     return [msgspec.json.decode(lzma.decompress(p.read_bytes()), type=ClusterRun) for p in paths]
 

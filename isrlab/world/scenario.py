@@ -36,7 +36,7 @@ def read(name: str) -> str:
 
 
 def outcomes(scripts: dict[str, str]) -> dict[str, dict[str, str]]:
-    """The outcome of each schedule in every version: for each label, a word for each version."""
+    """For each label, the outcome of its schedule in a word, by version (those of PRESETS)."""
     return {
         label: {v.name: play(text, version=v).outcome.word for v in PRESETS.values()}
         for label, text in scripts.items()

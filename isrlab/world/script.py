@@ -174,7 +174,7 @@ class Run:
 
     @property
     def outcome(self) -> Outcome:
-        """The outcome for the data of the worst partition."""
+        """The outcome of the partition with the worst one."""
         outcomes = [part.cluster.observer.outcome for part in self.topic]
         return max(outcomes, key=lambda outcome: OUTCOMES.index(outcome.word))
 

@@ -76,7 +76,7 @@ class History:
 
     @cached_property
     def faults(self) -> list[Fault]:
-        """The lines that Kafka cannot have printed, in order of time."""
+        """The lines that Kafka cannot have printed, by run and in order of time."""
         return [fault for verdict in self.verdicts() for fault in verdict.faults]
 
     def verdicts(self, release: str | None = None, lag_time_ms: int | None = None) -> list[Verdict]:

@@ -9,7 +9,7 @@ One record stands for all offsets that no line tells apart. To reach a stored st
 delivers what is on its way, waits, or lets sessions expire: the first of these after which leader
 and ISR are those of the log. If none does, that is an error.
 
-Stored states must be the engine's. Ends of logs are compared with it, unless it was given them.
+Stored states must be the engine's. Ends of logs that it was not given are compared with its own.
 """
 
 from __future__ import annotations

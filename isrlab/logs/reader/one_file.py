@@ -1,8 +1,8 @@
 """Reads one log file: its events, its unread lines, and facts about the file.
 
 Theory of operation. The file comes in blocks of some megabytes. Only lines with a word of the
-formats are examined (hits.py). Kafka's own layout is tried first; if it does not
-fit, the layout is detected in the first block, and again in any later block that it does not fit.
+formats are examined (hits.py). Kafka's own layout is tried first; if it does not fit, the layout is
+detected in the first block, and again in later blocks that it does not fit (at most five).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from isrlab.logs.recordings import TIMELINE
 from isrlab.workbook.your_cluster import alerts
 from isrlab.workbook.your_cluster.alerts import Times
 
-FAULT = re.compile(r"pause|SIGSTOP|kill|SIGKILL|cut|starve|disk of|--throttle")
+FAULT = re.compile(r"pause|SIGSTOP|kill|SIGKILL|cut|starve|disk of|^disk \d|^slow \d|--throttle")
 GRAVE = (alerts.OFFLINE, alerts.UNDER_MIN_ISR, alerts.UNCLEAN, alerts.REFUSED)
 LEAST = re.compile(r"min_insync_replicas': ?(\d)")
 

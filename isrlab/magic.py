@@ -87,7 +87,7 @@ def answer(line: str, cell: str | None = None) -> str:
 def words_at(above: str, line: str) -> list[str] | None:
     """What may stand at the end of `line`, under the lines `above` of a cell.
 
-    None if the cell, or the line, is no magic of this file.
+    None outside the cells and lines of this file's magics.
     """
     before = line.split()[: None if line.endswith(" ") else -1]
     if not above:

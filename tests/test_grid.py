@@ -1,4 +1,4 @@
-"""A grid is planned whole or refused with what is valid; its page shows every point."""
+"""A grid is planned whole, or an error names what is valid; its page shows every point."""
 
 from __future__ import annotations
 

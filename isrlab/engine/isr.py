@@ -175,7 +175,7 @@ def _on_failure(broker: Broker) -> Step:
 
 
 def _on_zookeeper_answer(broker: Broker, answer: m.AlterPartitionResponse, now_ms: int) -> Step:
-    """The conditional write took place, or the node had another version: then nothing changed.
+    """The conditional write took place, or, if the node had another version, nothing changed.
 
     From 2.4 on only a shrink, or a fetch that moved its follower, makes the leader look at its high
     watermark. Source: updateFollowerFetchState, P 2.4.1:588-623.

@@ -132,7 +132,7 @@ class StopReplica(Message):
 
 
 class UpdateMetadata(Message):
-    """The controller informs all brokers which brokers are alive, and of the partition's ISR.
+    """The controller informs all brokers of the live brokers and of the partition's ISR.
 
     No replication rule reads that ISR; clients and monitoring do.
     """

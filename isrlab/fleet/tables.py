@@ -200,7 +200,7 @@ class Telling:
             now_ms += _PERIOD_MS
 
     def _learned(self, piece: CellRun, news: s.Ints) -> pa.Table:
-        """A row for each ISR that every broker now knows; `detail.brokers` is their number."""
+        """A row for each ISR that every broker now knows; `detail.brokers` is the broker count."""
         ts_ms, places, leader_epoch, partition_epoch = news.T
         return _table(
             self._config.run,

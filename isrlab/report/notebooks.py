@@ -257,7 +257,7 @@ def read_grid(file: Path, folder: Path) -> tuple[Grid, list[NotebookRun]]:
 
 
 def _named(values: dict[str, Any], notebooks: list[Notebook]) -> dict[str, Any]:
-    """`values`, after a check that at least one notebook has each parameter.
+    """`values`, if each is a parameter of at least one notebook.
 
     Raises NotebookError with the parameters of each notebook, their defaults and comments.
     """

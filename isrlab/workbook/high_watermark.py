@@ -74,7 +74,7 @@ def against_engine(rule: Callable[[dict[int, int], tuple[int, ...], int], int]) 
     """A reader's rule for a leader's high watermark beside the engine's, after every message.
 
     `rule` takes the log end offsets that the leader knows, by broker (with its own), the maximal
-    ISR, and the high watermark before. The answer names the first moment that differs.
+    ISR, and the high watermark before. The answer names the first difference.
     """
     count, names = 0, ("sync_cycle", "sync_cycle_busy", "three_replicas")
     scripts = {name.replace("_", " "): scenario.read(name) for name in names} | {"alone": ALONE}

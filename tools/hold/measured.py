@@ -415,8 +415,8 @@ def touches(digits: int, tick_ms: int, seed: int) -> dict[str, int]:
 def bursts_as_predicted(
     version: str, trouble: str, burst_records: int, burst_share: float, seed: int
 ) -> dict[str, int]:
-    """Of bursts alone on a link: how many of those predicted to last below 1 limit evict, and how
-    many of those from 1.5 limits on do not; and the number of each kind."""
+    """For bursts alone on a link: how many predicted to last below 1 limit evict, how many
+    predicted to last 1.5 or more do not, and how many there are of each."""
     config = isr_churn.troubled(
         isr_churn.SMALL.with_(
             version=version, minutes=30, load="together", burst_every_s=300,

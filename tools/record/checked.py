@@ -89,7 +89,7 @@ class Trial(Cluster):
             self.send(20_000)
 
     def send(self, size: int = 10) -> set[str]:
-        """A record with acks=all to each partition; the partitions that did not take it."""
+        """Send each partition a record with acks=all; return those that refused."""
         options = {"acks": "all", "message.timeout.ms": PROBE_S * 1000, "linger.ms": 0,
                    "request.timeout.ms": 5_000, "enable.idempotence": False}  # fmt: skip
         producer, refused = Producer({**self.client(), **options}), set[str]()

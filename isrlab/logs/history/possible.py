@@ -1,6 +1,6 @@
 """Whether one stored state of a partition can follow another, by the engine's controllers.
 
-The next state is one that the leader may ask for, or one that the controller of that generation
+The next state is one that the leader may ask for, or one that a controller of some generation
 writes when some brokers are unavailable: every set of brokers, kind of election and setting is
 tried, so a change is impossible only if no event leads to it. Missing information never makes a
 change impossible: the replicas count only if the metadata log has them before and after; if lines

@@ -114,8 +114,8 @@ def _outcomes(
 
 
 def _outcome(row: Statement, answer: Statement | None, prints_commits: bool) -> str:
-    """The outcome of a request: committed, stored, refused, repeated or open. A line "leader"
-    (`answer`) proves nothing: a controller may have changed the ISR first."""
+    """The outcome of a request: committed, stored, refused, repeated or open. A "leader"
+    line (`answer`) proves nothing: a controller may have changed the ISR first."""
     if answer is not None and answer.kind == "isr_rejected":
         is_other = answer.detail.get("asked", "").startswith("PendingExpandIsr")  # unannounced
         return "open" if row.kind == "isr_shrink" and is_other else "refused"

@@ -41,7 +41,7 @@ _LOG_FILE = re.compile(
 
 
 class Names:
-    """The stand-ins; `topics`, `hosts` and `paths` are known beforehand."""
+    """Stand-ins for names; `topics`, `hosts` and `paths` are known beforehand."""
 
     def __init__(self, topics: Iterable[str], hosts: Iterable[str], paths: Iterable[str]) -> None:
         self._names: dict[str, str] = {}

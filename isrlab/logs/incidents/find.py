@@ -1,9 +1,9 @@
 """Finds the incidents in a history: when, what, which brokers, how bad, whether over, the evidence.
 
 Theory of operation. Absences from ISRs that are close in time form an episode, and are attributed
-to parties (`parties`). Each party has named facts, with the rows that show them (`facts`); the
-first rule of a table whose facts all hold names the incident (`rules`). Conclusions are drawn only
-there. Repetitions within two minutes, and planned restarts in turn, are one incident.
+to parties (`parties`). Each party has named facts, with the rows that show them (`facts`); of
+a table's rules, the first whose facts all hold names the incident (`rules`). Conclusions are drawn
+only there. Repetitions within two minutes, and planned restarts in turn, are one incident.
 """
 
 from __future__ import annotations

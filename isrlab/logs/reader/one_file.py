@@ -350,7 +350,7 @@ def _begin(heads: Iterable[Head | None]) -> int:
 
 
 def _text(data: bytes) -> str:
-    """Bytes, without a hole before them, as text that can be printed, strange ones as \\xNN."""
+    """Bytes as text, without leading NULs (a hole); other NULs and undecodable bytes as \\xNN."""
     return data.lstrip(b"\0").decode("utf-8", "backslashreplace").replace("\0", "\\x00")
 
 

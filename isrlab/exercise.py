@@ -170,7 +170,7 @@ def _limits(exercise: Exercise, answer: str) -> Iterator[Mark]:
 
 
 def _play(exercise: Exercise, answer: str, version: str) -> Run:
-    """The reader's lines between those given. An empty line ends what a block should print."""
+    """Run the reader's lines between those given. An empty line ends what a block should print."""
     given, then = exercise.sections["given"], exercise.sections["then"]
     try:
         return scenario.play(f"{given}\n{answer}\n\n{then}", version=version)

@@ -56,7 +56,7 @@ def require_java() -> None:
 
 
 def java_version() -> str:
-    """Such as "17.0.15"; empty if there is no Java, or its `release` file names no version."""
+    """The Java version, as "17.0.15"; "" without Java, or if its `release` file names none."""
     with suppress(OSError):
         release = (Path(_java()).resolve().parents[1] / "release").read_text(encoding="utf-8")
         if version := re.search(r'JAVA_VERSION="([^"]+)"', release):

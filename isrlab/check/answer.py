@@ -121,7 +121,7 @@ def _rows(check: ClusterCheck) -> dict[str, str]:
 
 
 def _releases(state: ClusterState) -> str:
-    """The releases, and the mode of releases that run in two."""
+    """The releases, and their mode if some release runs in two."""
     ends = (choose(state.versions, key=first).name.partition(" ")[0] for choose in (min, max))
     modes = {v.kraft for v in state.versions if (3, 3) <= v.first < (4, 0)}
     both = " by the rules of KRaft and of ZooKeeper (--zookeeper or --kraft decides)"

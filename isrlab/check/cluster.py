@@ -130,7 +130,7 @@ def of_text(text: str, version: str | None = None) -> ClusterState:
 
 
 def _missing(text: str, description: TopicsDescription) -> Iterator[str]:
-    """Lines that are missing, truncated or in another layout."""
+    """Sentences about lines that are missing, truncated or in another layout."""
     yield from (f"{line} is not a line of kafka-topics --describe"
                 for line in description.others if not NOISE.match(line))  # fmt: skip
     if len({kind for kind, *_ in description.forms}) < len(description.forms):

@@ -37,9 +37,9 @@ WORST_FIRST = (LOSES, LEADERLESS, ONLY, UNDER_MIN, AT_MIN, MOVING, PERHAPS_MOVIN
 
 
 class StopOutcome(NamedTuple):
-    """The state after brokers went down; `leader` is a position. `loses`: it was elected uncleanly;
-    `writes`: acks=all is accepted, `later_writes`: also if a reassignment completes; `why` it
-    blocks a restart, "" if it does not."""
+    """The state after brokers went down; `leader` is a position. `loses`: its
+    election was unclean or doubtful; `writes`: acks=all is accepted, `later_writes`: also if a
+    reassignment completes; `why` it blocks a restart, "" if it does not."""
 
     loses: bool
     leader: int

@@ -100,7 +100,7 @@ def _state(
 
 
 def _versions(cluster: MetadataCluster, version: str | None) -> tuple[KafkaVersion, ...]:
-    """The release of the brokers, by the highest metadata version that each knows."""
+    """The releases of the brokers, by the highest metadata version that each knows."""
     if version is not None:
         return possible_versions(version)
     features = [each for b in cluster.brokers.values() for each in b.get("features") or ()]

@@ -22,7 +22,7 @@ _REQUESTS_OF_A_PROCESS = 1 << 32
 
 
 def start(broker: Broker) -> Step:
-    """A broker process that has just started on the log it finds, with its schedule."""
+    """The broker as its process starts: its log is loaded, its periodic tasks are scheduled."""
     last_request = broker.broker_epoch * _REQUESTS_OF_A_PROCESS
     broker = replace(broker, log=broker.log.load(), last_request=last_request)
     tasks = [_again(broker, m.ExpireIsr()), _again(broker, m.CheckpointHighWatermark())]
@@ -42,7 +42,7 @@ def step(broker: Broker, message: m.Message, now_ms: int) -> Step:
 
 
 def _on_leader_and_isr(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
-    """Obey, unless a newer order has been seen; KRaft also orders ISR changes within an epoch."""
+    """Obey an order of a newer leader epoch; in KRaft, also one of this epoch that is not older."""
     role = broker.role
     if role is None:  # a process has just started: so have its clocks (RM 0.9.0.1:116-117)
         broker = replace(broker, last_isr_change_ms=now_ms, last_isr_announcement_ms=now_ms)
@@ -60,7 +60,7 @@ def _on_leader_and_isr(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> St
 
 
 def _again(broker: Broker, task: m.Message) -> m.After:
-    """The next turn of a periodic task."""
+    """The message that runs a periodic task again after its period."""
     if isinstance(task, m.CheckpointHighWatermark):
         return m.After(broker.settings.replica_high_watermark_checkpoint_interval_ms, task)
     if isinstance(task, m.PropagateIsrChanges):

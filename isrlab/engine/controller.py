@@ -47,12 +47,12 @@ def step(controller: Controller, message: m.Message, now_ms: int) -> ControllerS
 
 
 def _news(before: Controller, after: Controller) -> tuple[m.Output, ...]:
-    """Metadata for every broker, and the new decision."""
+    """The metadata for every live broker, then the new decision, if there is one."""
     return (*metadata_orders(after), *_decision(before, after))
 
 
 def _decision(before: Controller, after: Controller) -> tuple[m.Output, ...]:
-    """A new decision, for every replica and for brokers that no longer hold one."""
+    """A new decision: orders to live replicas, and to live brokers that must delete theirs."""
     if after.state == before.state:
         return ()
     gone = (r for r in before.replicas if r not in after.replicas and after.is_alive(r))
@@ -97,7 +97,7 @@ def _refusal(controller: Controller, request: m.AlterPartition) -> str | None:
 
 
 def _is_there(controller: Controller, request: m.AlterPartition) -> bool:
-    """The stored state already says what the leader wants: a retry after a lost answer."""
+    """The stored state is already what the leader wants: a retry after a lost answer."""
     return (
         set(request.isr) == set(controller.isr)
         and request.leader_epoch == controller.leader_epoch
@@ -157,7 +157,7 @@ def _known_order(controller: Controller, broker: int) -> tuple[m.Output, ...]:
 
 
 def _returned(controller: Controller) -> Controller:
-    """The effect of a returning broker: it may lead if no broker does."""
+    """The controller after a broker has returned: that broker may lead if no broker does."""
     if not controller.version.kraft:
         has_leader = controller.is_alive(controller.leader)
         return controller if has_leader else zookeeper.elect(controller)
@@ -293,7 +293,7 @@ def _on_configure(before: Controller, message: m.IncrementalAlterConfigs) -> Con
 
 
 def orders(controller: Controller) -> tuple[m.Output, ...]:
-    """The current decision, for every live replica."""
+    """The messages that give the current decision to every live replica."""
     return tuple(m.Send(r, controller.order) for r in controller.replicas if controller.is_alive(r))
 
 
@@ -308,7 +308,7 @@ def metadata_orders(controller: Controller) -> tuple[m.Output, ...]:
 
 
 def _metadata(controller: Controller) -> m.UpdateMetadata:
-    """The stored state as it is now: a controller first reads what leaders wrote."""
+    """The live brokers and the stored ISR now: a controller first reads what leaders wrote."""
     return m.UpdateMetadata(controller.alive, controller.isr, controller.partition_epoch)
 
 

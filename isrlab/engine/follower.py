@@ -73,12 +73,12 @@ def on_stop_replica(broker: Broker, order: m.StopReplica, now_ms: int) -> Step:
 
 
 def _waiting(broker: Broker) -> Broker:
-    """A follower that waits for the controller, with no request in flight."""
+    """The broker as a follower that waits for the controller, with no request in flight."""
     return replace(broker, role=replace(follower_of(broker), is_waiting=True))
 
 
 def _starts_over(broker: Broker, former: Follower, order: m.LeaderAndIsr) -> bool:
-    """The order makes it compare logs again. Source: P 2.0.0:346, 2.0.1:366, 2.1.0:447."""
+    """The order makes it compare logs anew. Source: P 2.0.0:346, 2.0.1:366, 2.1.0:447."""
     rule = broker.version.follow_again
     if former.leader != order.leader:
         return True
@@ -190,7 +190,7 @@ def on_fetch_response(broker: Broker, answer: m.FetchResponse, now_ms: int) -> S
 
 
 def on_epoch_end_offset(broker: Broker, answer: m.EpochEndOffset, now_ms: int) -> Step:
-    """The leader said where the epoch ends: truncate there, or ask about an earlier epoch."""
+    """Truncate where the leader answers that the epoch ends, or ask about an earlier epoch."""
     if _is_stale(broker, answer.request):
         return broker, ()
     if answer.error:

@@ -200,7 +200,7 @@ def on_retry_alter_partition(broker: Broker, retry: m.RetryAlterPartition, now_m
 
 
 def on_controller_unreachable(broker: Broker, now_ms: int) -> Step:
-    """An ISR change did not reach the controller. Without its session ZooKeeper refuses it."""
+    """Retry an ISR change that did not reach the controller; up to 2.6 take it back."""
     if broker.unanswered is None:
         return broker, ()
     if broker.version.writes_zookeeper:
@@ -210,7 +210,7 @@ def on_controller_unreachable(broker: Broker, now_ms: int) -> Step:
 
 
 def on_propagate_isr_changes(broker: Broker, now_ms: int) -> Step:
-    """The isr-change-propagation task: notify the controller when changes pause."""
+    """The isr-change-propagation task: notify the controller when changes pause, or after 60 s."""
     last_ms = broker.last_isr_change_ms, broker.last_isr_announcement_ms
     if not (broker.has_unannounced_change and rules.announces_isr_change(now_ms, *last_ms)):
         return broker, ()

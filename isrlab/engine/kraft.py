@@ -82,7 +82,7 @@ def change(
 
 
 def _completed(target: PartitionState, version: KafkaVersion) -> PartitionState:
-    """Drop the replicas that a reassignment removes, once the others are in sync.
+    """Drop the replicas that a reassignment removes, once the rule of `version` lets it complete.
 
     Source: maybeCompleteReassignment, PartitionReassignmentReplicas.java.
     """
@@ -181,7 +181,7 @@ def _elect(aimed: Controller, elr: tuple[int, ...], election: str | None) -> tup
 
 
 def _last_known_elr(state: PartitionState, leader: int, bumps: bool) -> tuple[int, ...]:
-    """The leader before the partition lost it; forgotten as soon as there is one again.
+    """The last leader, while the partition has none; empty as soon as a leader is elected.
 
     If a new min ISR made the controller forget the leader, -1 is recorded when the epoch next
     rises. Source: maybeUpdateLastKnownLeader, PartitionChangeBuilder.java 4.3.1.

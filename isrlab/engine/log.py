@@ -161,7 +161,7 @@ class Log(Frozen):
         return replace(self, flushed_end_offset=self.log_end_offset)
 
     def checkpoint(self) -> Log:
-        """The high watermark is written to replication-offset-checkpoint."""
+        """The log after its high watermark is written to replication-offset-checkpoint."""
         return replace(self, checkpointed_high_watermark=self.high_watermark)
 
     def after_power_loss(self) -> Log:

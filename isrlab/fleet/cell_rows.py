@@ -108,7 +108,7 @@ class CellRows:
         return self.state.threads[self.state.followers[row]["thread"]]
 
     def role(self, partition: int, epochs: dict[int, int]) -> Leader:
-        """The partition's leader as an engine role; `epochs` are the broker epochs."""
+        """The partition's leader as an engine role; wakes its followers. `epochs`: of brokers."""
         row = self.partition(partition)
         remotes = []
         for broker, place in self.followers(partition):
@@ -147,7 +147,7 @@ class CellRows:
         self.state.active[place // s.WORD] |= bit
 
     def install(self, partition: int, broker: Broker, is_new: bool, now_ms: int) -> None:
-        """Write the leader that an order has made into the rows."""
+        """Write a leader into the rows, as an order has made it."""
         row, role = self.partition(partition), reading.leader_of(broker)
         known = {} if is_new else dict(self.followers(partition))
         self.follow(partition, [remote.id for remote in role.remotes])

@@ -28,7 +28,7 @@ JUDGED |= {"run": "string", "out_s": "float64", "reason": "string", "is_at_work"
 
 
 def reason(out: exact.Absence, config: FleetConfig, since_joined_ms: float) -> str:
-    """Why a leader evicted, one of `REASONS`; `since_joined_ms` is infinite if it never left."""
+    """Why a leader evicted a follower (of `REASONS`); `since_joined_ms`: inf if it never left."""
     messages, clock, idle, early, behind = REASONS
     lag, since_ms = out.lag_records or 0, out.since_caught_up_ms or 0
     if since_ms <= config.lag_time_ms:

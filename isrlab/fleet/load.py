@@ -247,7 +247,7 @@ def deaths(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
 
 
 def acks_all(config: FleetConfig, partitions: Ints) -> NDArray[np.bool_]:
-    """Which partitions' producers use acks=all, bool[n]; a larger share contains a smaller.
+    """Which partitions' producers use acks=all, bool[n]; a larger share keeps those of a smaller.
 
     `partitions` int64[n]: their numbers in the topic.
     """

@@ -133,7 +133,7 @@ class MovingCluster:
         return s.Arrivals._make(column[split:] for column in arrivals)
 
     def _ran(self, due: s.Arrivals, until_ms: int) -> dict[int, tuple[s.State, s.Ints]]:
-        """Run the cells (copies during a reassignment) to `until_ms`: their states and events."""
+        """The states and events of the cells (in a reassignment, of copies), run to `until_ms`."""
         states = [rows.state for rows in self.cell_rows.values()]
         shares = [rows.share(due, self.leaders) for rows in self.cell_rows.values()]
         states = deepcopy(states) if self._reassigning.going else states
@@ -145,7 +145,7 @@ class MovingCluster:
         self._turns = moments.in_order([*self._turns, *new])
 
     def _keep(self, broker: int, events: s.Ints) -> None:
-        """Keep the kernel's events, and tell the controllers of stored changes."""
+        """Keep the kernel's events, and apply the stored changes to the controllers."""
         rows, refused = self.cell_rows[broker], []
         for index in np.flatnonzero(events[:, s.KIND] == s.COMMIT).tolist():
             row = events[index].tolist()
@@ -167,7 +167,7 @@ class MovingCluster:
         return after
 
     def _refuse(self, times: list[int], partitions: list[int], records: list[int]) -> None:
-        """Refuse batches for partitions without a leader: their producers will retry."""
+        """Refuse batches for partitions without a leader; keep them if producers retry."""
         for ts_ms, partition, count in zip(times, partitions, records, strict=True):
             former = int(self.former[partition])
             kind = s.NO_BROKER if former in self.known.gone else s.NOT_LEADER
@@ -353,7 +353,7 @@ class MovingCluster:
     # Producers
 
     def _release(self, partition: int, kind: int) -> None:
-        """A leader resigns: its producers learn of it, and will retry."""
+        """A leader resigns: its waiting produces fail; keep them if producers retry."""
         leader = self._leader(partition)
         rows = self.cell_rows[leader]
         retries = self.config.delivery_timeout_ms > 0

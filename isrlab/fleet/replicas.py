@@ -270,8 +270,8 @@ class ReplicaHistories:
         return at_ms
 
     def start_threads(self, now_ms: int) -> None:
-        """Threads whose partitions all start over fetch immediately; fetches of a former epoch are
-        answered."""
+        """Let threads fetch immediately if all their partitions start over, and answer fetches of a
+        former epoch."""
         for (leader, _), rows in self._starts.items():
             cell_rows, place = self._cell_rows[leader], rows[0][0]
             thread = cell_rows.thread_of(place)

@@ -112,7 +112,7 @@ def manifest(configs: Configs) -> dict[str, Any]:
 
 
 def _files(target: Path) -> list[Path]:
-    """The finished cells."""
+    """The files of the finished cells."""
     return list(target.glob("run=*/[!.]*.parquet"))
 
 

@@ -97,7 +97,7 @@ class Schedule:
 
 
 def _reassignments(cluster: Cluster) -> list[str]:
-    """Exchange a replica for another broker, remove one, add one, or cancel."""
+    """The lines that exchange a replica for another broker, remove one, add one, or cancel."""
     target = cluster.controller.state.target
     brokers = {*cluster.replicas, min(max(cluster.replicas) + 1, MOST_BROKERS)}
     others = sorted(brokers - set(target))
@@ -166,7 +166,7 @@ def _breaks(goal: Goal, version: str, lines: list[str]) -> bool:
 
 
 def shorten(goal: Goal, lines: list[str]) -> list[str]:
-    """The schedule without any lines that the break does not need; the first line stays."""
+    """The schedule, cut until the break needs each line that is left; the first line stays."""
     size = len(lines) // 2
     while size:
         before, start = len(lines), 1

@@ -273,7 +273,7 @@ class BreadthFirst:
 
 
 def _on_interrupt(handler: Any) -> Any:
-    """Install the handler; only the main thread can receive signals."""
+    """Install the handler; returns the former one, or None outside the main thread."""
     try:
         return signal.signal(signal.SIGINT, handler)
     except ValueError:

@@ -93,7 +93,7 @@ def asking(broker: Broker | StoppedBroker) -> tuple[int, int] | None:
 
 
 def waiting(broker: Broker | StoppedBroker) -> tuple[tuple[int, int], ...] | None:
-    """(follower, number) of the fetches that are parked here; None if it is dead."""
+    """(follower, number) of the fetches parked at a broker; None if that is dead."""
     role = getattr(broker, "role", None)
     parked = role.parked if isinstance(role, Leader) else ()
     asked = tuple((p.fetch.replica, p.fetch.request) for p in parked)
@@ -164,7 +164,7 @@ def _lates(broker: Broker, two_ways: bool) -> Iterator[StaleClock]:
 
 
 def holds(broker: Broker | StoppedBroker) -> Log | None:
-    """The log of a process."""
+    """The log of a broker as promises see it; None without a process."""
     if isinstance(broker, StoppedBroker):
         return None
     return Log(broker.log.records, broker.log.log_start_offset, broker.log.high_watermark)

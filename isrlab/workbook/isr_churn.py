@@ -301,7 +301,7 @@ def plot_burst(config: FleetConfig = SMALL) -> Figure:
 
 
 def _needless_bars(config: FleetConfig, ax: Axes) -> str:
-    """Evictions of the fleet in three releases; in words, those of its own."""
+    """Draw the fleet's evictions in three releases; returns those in its own, in words."""
     releases, rows = [*dict.fromkeys([*FEW[:2], config.version])], []
     for each in fleet.versions(config, releases):
         own = counts(evictions.judged(each, fleet.simulate_local(each)), [each], 10)

@@ -56,7 +56,7 @@ class MoveResult(NamedTuple):
 
 
 def joined_by_a_broker(config: FleetConfig, moves: int = 3) -> FleetConfig:
-    """A cluster of three, in which each leader gives so many of its partitions a new follower."""
+    """A cluster of three; each leader replaces a follower of `moves` partitions by a new broker."""
     before = assignment(config.with_(brokers=LEADERS))
     after = before.copy()
     after[: moves * LEADERS, -1] = LEADERS + 1

@@ -74,7 +74,7 @@ def _cause(parked: ParkedFetch, frame: Frame) -> str:
 
 
 def plot_waits(run: Run) -> Axes:
-    """Parked fetches over time: a bar is a wait, its colour and the mark at its end what ended it.
+    """Parked fetches over time: each bar is a wait; its colour and end mark show what ended it.
 
     Above them the appends and the high watermark of the leader; in each follower's row a tick where
     it learns the high watermark.

@@ -132,7 +132,7 @@ def plot_sequence(run: Run, from_ms: int = 0) -> Axes:
 
 
 def _arrows(before: Frame, frame: Frame, has_zookeeper: bool) -> list[Arrow]:
-    """A message about the ISR, or what the controller stores by itself."""
+    """The arrows of a step: a message about the ISR, or what the controller stores by itself."""
     kind, arrows = type(frame.message).__name__, arrows_of(frame, has_zookeeper)
     state, old = frame.controller.state, before.controller.state
     if has_zookeeper and state != old and not kind.startswith("AlterPartition"):

@@ -50,7 +50,7 @@ _TIMES = Scale(
 
 
 def waits(trace: fleet.Trace) -> pd.DataFrame:
-    """Every committed batch of a trace by the ms: `ts_ms`, `records`, and its `wait_ms`."""
+    """The committed appends of a trace, a row for each ms: `ts_ms`, `records`, `wait_ms`."""
     records = np.diff(trace.log_end_offset, prepend=0)
     at = np.flatnonzero(records)
     done = np.searchsorted(trace.high_watermark, trace.log_end_offset[at])

@@ -141,7 +141,7 @@ class Cluster:
         self._deliver(dataclasses.replace(envelope, due_ms=self.now_ms))
 
     def drop(self, envelope: Envelope) -> None:
-        """One message is lost; the broker that waits for an answer notices."""
+        """Lose one message; the broker that waits for an answer notices."""
         self.queue.remove(envelope)
         self._lose(envelope)
 
@@ -192,7 +192,7 @@ class Cluster:
             self._step_broker(envelope)
 
     def _is_paused(self, envelope: Envelope) -> bool:
-        """A paused process handles nothing; a paused fetcher sends and receives no fetches."""
+        """The message waits: a paused process handles none, a paused fetcher none of its leader."""
         paused = self.paused.get(envelope.target)
         if paused == "fetcher":
             role = self.brokers[envelope.target].role

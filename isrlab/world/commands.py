@@ -294,7 +294,7 @@ def _fetch(run: Run, number: int) -> None:
 def _on_link(
     act: Callable[[Cluster, Envelope], None], run: Run, link: tuple[int, int], count: int | str = 1
 ) -> None:
-    """Apply `act` to the next messages on a link: a number, "all", or "any" (one, if there is)."""
+    """Apply `act` to the next messages on a link: a number, "all", or "any" (at most one)."""
     waiting = run.cluster.on_link(*link)
     most = (
         len(waiting) if count == "all" else min(1, len(waiting)) if count == "any" else int(count)

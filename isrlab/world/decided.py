@@ -54,7 +54,7 @@ class StoryStep(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval (Wilson's)."""
+        """The 95 % interval (Wilson's) of the share."""
         if self.is_over:
             return 1.0, 1.0
         z, n = 1.96, self.tries
@@ -102,7 +102,7 @@ class Decision(NamedTuple):
 
     @property
     def how(self) -> str:
-        """The mix of faults, in words."""
+        """The number and length of the continuations, their mix and their seed, in words."""
         weights = ", ".join(f"{kind} {weight:g}" for kind, weight in self.mix.items() if weight)
         each = f"{self.steps[0].tries:,} continuations of {self.length} steps after each step"
         return f"{each}, drawn by these weights: {weights} (seed {self.seed})"

@@ -137,7 +137,7 @@ def _commit(state: s.State, now_ms: int, partition: int, isr: int) -> None:
 
 @merged
 def _enqueue(state: s.State, now_ms: int, partition: int) -> None:
-    """Set when the controller answers: one request is in flight, and other changes wait for it.
+    """Set the time of the answer: one request is in flight, and other changes wait for it.
 
     Source: AlterPartitionManager.scala 3.7.1:155-231 (since 2.8).
     """

@@ -103,7 +103,7 @@ def summary(config: FleetConfig) -> dict[str, str | int]:
 
 @functools.lru_cache(maxsize=2)
 def _recording(config: FleetConfig, version: tuple[int, int] | None) -> RecordedFleet:
-    """`version` is the file's, which is read again if it changes; None: the reader will fail."""
+    """The trace of a fleet. `version`: of the file, read again if it changes; None: no file."""
     rows = file.read(config.trace_file, config.trace_columns, config.partitions)
     anywhere = spread(config, len(rows.ts_ms))
     rows = rows._replace(partition=np.where(rows.partition < 0, anywhere, rows.partition))

@@ -38,8 +38,8 @@ Unit: TypeAlias = tuple[str, int | None, str]  # run, broker, part of a file aft
 class Clock(NamedTuple):
     """The clock of a broker: it is `ahead_ms` ahead of the common one (negative: behind).
 
-    `pairs` counts the facts shared with another broker that show it (the most with any; 0: none, or
-    only the order of versions). `is_bound`: the difference may be larger. `is_alone`: no broker of
+    `pairs`: how many facts shared with one broker show it (with the best one; 0: none, or only the
+    order of versions). `is_bound`: the difference may be larger. `is_alone`: no broker of
     the majority confirms the clock. `part`: the file and the line from which this holds, if the
     clock was set back.
     """
@@ -90,7 +90,7 @@ def _alone(
 
 
 def _units(rows: Sequence[Statement]) -> list[Unit]:
-    """The clock of each row: its broker's or, if that was set back, one of a part of a file."""
+    """The clock of each row: its broker's or, if that was set back, that of a part of a file."""
     files: dict[tuple, list[tuple[int, int]]] = defaultdict(list)
     for row in rows:
         if row.file:
@@ -202,7 +202,7 @@ def _cluster(times: list[tuple[int, int]]) -> tuple[int, int, bool]:
 def _bounded(
     rows: Sequence[Statement], units: list[Unit], ahead: dict[Unit, int], pairs: dict[Unit, int]
 ) -> set[Unit]:
-    """Move clocks that the order of versions, or of the lines of a file, shows to be wrong."""
+    """Move and return the clocks that the order of versions or of a file's lines proves wrong."""
     moved: set[Unit] = set()
     ends: dict[tuple, int] = {}  # the last moment of each part of a file
     for row, unit in sorted(zip(rows, units, strict=True), key=lambda pair: pair[0].place[1:]):

@@ -45,7 +45,7 @@ class Registration(NamedTuple):
 
 
 def candidates(is_kraft: bool, name: str | None = None) -> tuple[KafkaVersion, ...]:
-    """The newest generation of each kind of controller that may have written it, newest first.
+    """The newest generation of each kind of controller that may have written a state, newest first.
 
     In KRaft the metadata version decides, which may be older than the release `name`. Raises
     ValueError if there is no such release.
@@ -123,7 +123,7 @@ def _reached(
 
 
 def _reassigned(controller: Controller, wanted: tuple[int, ...]) -> Iterator[PartitionState]:
-    """The first state after an operator starts, or cancels, a reassignment to these replicas."""
+    """The first states after an operator starts a reassignment to these replicas, or cancels it."""
     if not controller.version.kraft:
         yield controller.storing(leader_epoch=controller.leader_epoch + 1).state
         return

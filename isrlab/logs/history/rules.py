@@ -211,8 +211,8 @@ def within_limit(line: Statement, lag_time_ms: int | None) -> Iterator[Fault]:
 
 
 def _one_state(account: Account) -> Iterator[Fault]:
-    """A version has one ISR, leader and epoch, an epoch one leader, and, in the ZooKeeper era, one
-    ISR with which a broker begins to lead in it; reports the lines with the rarer values."""
+    """A version has one ISR, leader and epoch. An epoch has one leader and, in the ZooKeeper era,
+    one ISR with which it begins to lead. The lines with the rarer values are faults."""
     led = [line for line in account.lines if line.leader is not None and line.leader >= 0]
     claims = [("version", "partition_epoch", name, account.lines) for name in STATED]
     first = {(x.leader_epoch, x.leader, x.is_own): x for x in reversed(led) if x.kind == "leader"

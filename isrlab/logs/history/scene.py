@@ -83,7 +83,7 @@ class Scene:
 
     @cached_property
     def ends(self) -> dict[int, int]:
-        """By broker: its last line, if that is long before the end; none with a metadata log."""
+        """By broker: when its log ended, if long before the end; none with a metadata log."""
         if self.has_metadata_log:
             return {}
         until_ms = self.end_ms - max(QUIET_MS, QUIET * (self.end_ms - self.start_ms))

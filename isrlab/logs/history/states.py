@@ -58,7 +58,7 @@ class StoredState:
     is_leaders: bool = False  # rather than the controller's
     is_open: bool = False  # requested, and no line shows the outcome
     replicas: BrokerIds | None = None
-    seen_ms: int = 0  # the leader last confirms it
+    seen_ms: int = 0  # when the leader last confirms it
 
 
 @dataclass(slots=True)

@@ -114,14 +114,14 @@ class Names:
         return token if bare in self._made else None
 
     def _word(self, token: str) -> str:
-        """A word of a line: a number, a word of Kafka's, or an unexpected name."""
+        """A word of a line, kept if it is a number or a word of Kafka's, else its stand-in."""
         match = _OF_TOPIC.fullmatch(token)
         if match and match[1] in self._made:
             return token
         return token if _is_usual(token) else self._named("name", token)
 
     def _part(self, part: str) -> str:
-        """A part of a log's path: folders are named like hosts."""
+        """The stand-in of a part of a log's path: a folder is often named after its host."""
         if _PLAIN.fullmatch(part) or _is_log_file(part):
             return part
         stem, point, end = part.partition(".")

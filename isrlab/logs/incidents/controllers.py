@@ -79,7 +79,7 @@ def _runs(rows: Iterable[Statement], apart_ms: int) -> list[list[Statement]]:
 
 
 def moments(rows: Iterable[Statement]) -> list[int]:
-    """The times of rows in order; those that are close to another count once."""
+    """The times of rows, in order, without those close behind the last one that counts."""
     times: list[int] = []
     for row in rows:
         if not times or row.ts_ms - times[-1] >= MOMENT_MS:

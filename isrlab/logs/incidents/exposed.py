@@ -37,7 +37,7 @@ STATES = ("isr_commit", "leader", "offline")
 
 
 class Exposure(NamedTuple):
-    """`schedule`: the steps of a short schedule that loses records; it needs `failures`."""
+    """`schedule`: the steps of a short schedule that loses records, with this many `failures`."""
 
     key: Key
     why: str

@@ -130,7 +130,7 @@ class Facts(Case):
         return self.removed_by_leaders() if len(leaders) > 1 else []
 
     def most_of_link(self) -> list[Statement]:
-        """One broker of a link removed the other from at least half of what it leads with both."""
+        """One broker of a link removed the other from half or more of what it led with both."""
         for leader in self.brokers if self.party.kind == "link" else ():
             own = [out for out in self.outs if out.leader == leader]
             led = [
@@ -206,7 +206,7 @@ class Facts(Case):
         return [r for r in rows if not any(0 <= ms - r.ts_ms <= BEFORE_MS for ms in failed)]
 
     def came_back(self) -> list[Statement]:
-        """It is back: a line shows a start, it is back in all its ISRs, or its log continues."""
+        """The broker is back: a line shows a start, all absences are over, or its log continues."""
         is_back = self.outs and all(out.end_ms is not None for out in self.outs)
         stopped_ms = max((row.ts_ms for row in self.stop_asked()), default=0)
         later = [row for row in self.spoke() if row.ts_ms > stopped_ms + STOPPING_MS]

@@ -351,7 +351,7 @@ def _lines(
 
 
 def _joined(stories: list[_Story]) -> list[_Story]:
-    """Stories that continue, or recur soon, are one incident."""
+    """The stories, with those that continue an earlier one, or soon recur, joined to it."""
     joined: list[_Story] = []
     for story in stories:
         near = range(max(0, len(joined) - NEAR), len(joined))

@@ -60,7 +60,7 @@ class LostRange:
 
 @dataclass
 class Loss:
-    """The loss of one partition, its cause, and the lines that show it."""
+    """A loss in one partition, its cause, and the lines that show it."""
 
     kind: str  # unclean, cut, emptied, tail_cut, leaderless
     key: Key
@@ -303,7 +303,7 @@ def _may_be_under_way(lost: LostRange, partition: _Partition) -> bool:
 def _put_leaderless(
     span: Interval, row: Statement, key: Key, losses: list[Loss], record: Record
 ) -> None:
-    """Add a time without leader, to the unclean election that ended it if there was one."""
+    """Add a time without leader to the loss that began when it ended, or else as a loss."""
     from_ms, to_ms = span
     for loss in losses:
         if loss.kind in ("unclean", "emptied") and abs(loss.start_ms - to_ms) <= AFTER_MS:

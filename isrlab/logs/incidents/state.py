@@ -79,7 +79,7 @@ def loss_of(*incidents: Incident) -> str:
 
 
 def _refused(findings: Findings, settings: PrintedSettings) -> str:
-    """Whether writes with acks=all are refused although every replica is in sync."""
+    """In words, whether writes with acks=all are refused although every replica is in sync."""
     sizes = {key: len(findings.record.spans[key][-1].isr) for key in findings.partitions}
     few = [key for key, size in sizes.items() if (settings.least(key) or 0) > size]
     if not few:
@@ -89,7 +89,7 @@ def _refused(findings: Findings, settings: PrintedSettings) -> str:
 
 
 def _at_risk(findings: Findings, settings: PrintedSettings) -> str:
-    """Copies left, and whether writes with acks=all are refused."""
+    """In words, the copies left, and whether writes with acks=all are refused."""
     record = findings.record
     sizes = {}
     for key in findings.under_replicated:

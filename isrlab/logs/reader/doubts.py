@@ -49,7 +49,7 @@ def _unread_files(files: list[dict]) -> Iterator[str]:
 
 
 def _lines(unread: list[dict], reason: str) -> Iterator[str]:
-    """The unread lines whose reason begins like this."""
+    """The unread lines whose reason begins with `reason`."""
     rows = [row for row in unread if row["reason"].startswith(reason)]
     for row in rows[:MOST_LINES]:
         yield f"{row['file']}:{row['line']}: {row['reason']}: {row['text']}"

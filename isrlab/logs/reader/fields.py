@@ -66,7 +66,7 @@ class Field(NamedTuple):
 
 
 def unkept(*_: str) -> Values:
-    """Text to ignore."""
+    """No values: the text is ignored."""
     return {}
 
 
@@ -144,7 +144,7 @@ _LOG_END = re.compile(r"(?:(?:replica|broker) (\d+): )?(?:\(offset=)?(-?\d+)(?:,
 
 
 def _read_ends(name: str, text: str) -> Values:
-    """Log ends of replicas, named since 2.0; the largest is the leader's own."""
+    """The log ends of replicas, with their ids since 2.0; the largest is the leader's own."""
     ends = [(replica, number("log_end_offset", end)) for replica, end in _LOG_END.findall(text)]
     if not ends:
         return {}

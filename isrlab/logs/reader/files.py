@@ -338,7 +338,7 @@ def lines(path: str, end: int | None = None) -> Iterator[Line]:
 
 
 def _block(number: int, data: bytes, is_cut: bool, end: int) -> ReadBlock:
-    """`is_cut`: the first line was too long, and its middle was dropped."""
+    """The block of these lines; `is_cut`: the first was too long, and its middle was dropped."""
     if any(sign in data for sign in IN_PIECES):
         data = _PIECES.sub(_joined, data)
     sizes = [1 + size for size in map(len, data.split(b"\n"))]

@@ -196,5 +196,5 @@ def _likely(first: str, behind: str) -> tuple[Format, ...]:
 
 
 def is_logger(name: str) -> bool:
-    """Whether a class prints lines of the tables; with or without its package."""
+    """Whether a class, named with or without its package, prints lines of the tables."""
     return name.rpartition(".")[2] in _LAST_NAMES

@@ -335,7 +335,7 @@ def _source(parts: Mapping[str, str]) -> str:
 def _head(
     stamps: Sequence[StampedTime], level: str, message: str, logger: str | None, source: str
 ) -> Head:
-    """The inner stamp is the broker's, unless it lacks a date or year and an outer one does not."""
+    """The head. Its time is the inner stamp's, unless only an outer one has both date and year."""
     if len(stamps) == 1:
         ((ms, is_local, lacks),) = stamps
         return Head(ms, level, message, logger, is_local, lacks, None, source)

@@ -57,7 +57,7 @@ def read_files(
 
 
 def _processes(total_bytes: int) -> int:
-    """How many processes pay: at most one for each core."""
+    """How many processes are worth their start: at most one for each core."""
     if sys.platform == "emscripten":  # a browser has none
         return 1
     has_affinity = hasattr(os, "sched_getaffinity")

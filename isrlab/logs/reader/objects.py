@@ -90,8 +90,8 @@ def _best(fitness: Mapping[str, tuple[float, ...]]) -> str:
 
 
 def _fitness(values: list[object]) -> tuple[float, ...]:
-    """How well a key fits the time, () if it holds none: with a date, exact, and the earliest,
-    because all later stamps come from processing the line."""
+    """How well a key fits the time, () if it holds none. The best has a date, is exact, and is the
+    earliest, because all later stamps come from processing the line."""
     moments = [m for value in values if (m := _quiet_moment(value))]
     if len(moments) < MOST * len(values):
         return ()

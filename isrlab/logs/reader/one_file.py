@@ -191,8 +191,8 @@ class LogFile:
                 self._rows += [self._told(number, event) for event in expanded(item)]
 
     def _is_forged(self, block: ReadBlock, n: int) -> bool:
-        """A message with line breaks may look like separate lines. Its first line has a head and no
-        logger behind it, its last line a logger and no head."""
+        """Whether a line belongs to a message with line breaks, whose first line has a head and no
+        logger behind it, and whose last line has a logger and no head."""
         layout = self.reader.layout
         if not (layout.has_loggers_behind and layout.has_logger_behind(_text(block.line(n)))):
             return False  # other layouts have heads like Kafka's own, and no loggers

@@ -40,7 +40,7 @@ def evidence(line: int, local_ms: int, utc_ms: int, how: str) -> Evidence | None
 
 
 class Zones:
-    """The zones of the files of a folder. `said` is each file's evidence; `given` the zone given to
+    """The zones of the files of a folder. `evidence` is by file; `given` the zone given to
     the reader, in which its stamps were read."""
 
     def __init__(self, evidence: Mapping[str, Sequence[Evidence]], given: str | None) -> None:

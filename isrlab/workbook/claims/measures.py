@@ -90,7 +90,7 @@ def message(trial: Trial, kind: str, field: str, **fields: object) -> object:
 
 
 def controller_sends(trial: Trial) -> str:
-    """What the controller sends first after a leader notified it of an ISR change."""
+    """The kind of message that the controller sends first after a leader's ISR notification."""
     frames = iter(trial.run.frames)
     next(frame for frame in frames if isinstance(frame.message, m.IsrChangeNotification))
     return next(type(f.message).__name__ for f in frames if f.source == m.CONTROLLER)
@@ -198,7 +198,7 @@ def default(trial: Trial, name: str) -> object:
 
 
 def defaults_raised(trial: Trial, since: str) -> str:
-    """The times (in ms) whose defaults differ from an older release."""
+    """The names of the times (in ms) whose defaults differ from an older release's."""
     before, now = KafkaVersion.of(since), trial.version
     names = [name for name in RULES if name.endswith("_ms")]
     return " and ".join(name for name in names if getattr(before, name) != getattr(now, name))

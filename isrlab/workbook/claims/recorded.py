@@ -21,13 +21,13 @@ EventRow = dict[str, Any]
 
 @cache
 def _rows(release: str, kind: str) -> list[EventRow]:
-    """The leaders' lines about the ISR, in order."""
+    """The events of this kind in the brokers' server.log files, in order."""
     rows = [row | {"detail": dict(row["detail"])} for row in recordings.events(release).to_pylist()]
     return [r for r in rows if r["kind"] == kind and "server.log" in r["detail"]["file"]]
 
 
 def _awake_shrinks(release: str) -> list[EventRow]:
-    """The shrinks of leaders that had not been paused."""
+    """The shrinks of leaders that were not paused then or shortly before."""
     times = [
         (pause.broker, range(pause.start_ms, pause.end_ms + AWAKE_MS + 1))
         for pause in recordings.outages(release, "SIGSTOP")
@@ -57,7 +57,7 @@ def answered(trial: Trial) -> int:
 
 
 def recorded_ages(trial: Trial) -> list[int]:
-    """Of each follower that an awake leader dropped: ms since it had last caught up."""
+    """For each follower that an awake leader dropped, the ms since it had last caught up."""
     times = (
         (row["ts_ms"], row["detail"]["last_caught_up_time_ms"].split(","))
         for row in _awake_shrinks(trial.release)

@@ -138,7 +138,7 @@ def settings_table(real: LogReplay, runs: dict[str, list[ReplayOutcome]]) -> HTM
 
 
 def limit_player(real: LogReplay, limits_s: Sequence[float], seeds: int) -> widgets.VBox:
-    """A lag limit, and the same hours under it."""
+    """A control for the lag limit, and the same hours under it."""
     now_s = real.config.lag_time_ms / 1000
 
     def draw(limit_s: float) -> Axes:

@@ -109,7 +109,7 @@ def play(config: FleetConfig) -> ReplayOutcome:
 
 
 def outcomes(config: FleetConfig, seeds: int) -> list[ReplayOutcome]:
-    """The fleet with other draws: the phase of the ISR check, the load, the followers' speed."""
+    """The outcomes by seed, which draws the ISR check's phase, the load and followers' speed."""
     return [play(config.with_(seed=config.seed + n)) for n in range(seeds)]
 
 

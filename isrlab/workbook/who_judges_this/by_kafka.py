@@ -39,7 +39,7 @@ FACTS |= {"caught_up": "caught up (ms)", "fetched": "fetched (ms)", "broker_epoc
 
 
 def replay() -> pd.DataFrame:
-    """The stored steps of each class and release, played again: how many, how many differ."""
+    """The counts of stored steps by class and release, and how many differ when played again."""
     counts = judged.figures()
     counts["differ"] = [
         sum(bool(step.differs) for run in judged.read(kind, release)

@@ -86,8 +86,8 @@ def _left(run: ClusterRun, each: TopicTry) -> int:
 def _simulated(
     run: ClusterRun, backlogs: Sequence[int], seeds: int
 ) -> tuple[list[float], Counter[int]]:
-    """A fleet of that run: times of its first seed, which decides only when ISRs are checked, and
-    evictions by partition."""
+    """A fleet like that run: the times to copy, of one seed (it decides only when ISRs are
+    checked), and the evictions of all seeds by partition."""
     threads, ids = int(run.settings["num.replica.fetchers"]), ",".join(map(str, run.brokers))
     link: dict[str, Any] = {"follower_bytes_per_s": 10**12, "leader_bytes_per_s": RATE}
     if "each" in run.settings["link"]:

@@ -86,7 +86,7 @@ def plan(
 ) -> tuple[list[FleetConfig], list[list[FleetConfig]]]:
     """Fleets with slow leaders, slow followers, and both; the first two under each limit.
 
-    A broker is stalled for so many percent of the time.
+    A broker is stalled for `percent` of the time.
     """
     every_s = stall_s * 100 / percent
     leaders, followers = (in_trouble(config, role, stall_s, every_s) for role in ROLES)
@@ -124,7 +124,7 @@ def verdicts(config: FleetConfig, events: pa.Table) -> list[Judgement]:
 
 
 def accuracy(config: FleetConfig, judged: Sequence[Judgement]) -> dict[str, str | int]:
-    """How many troubles a right verdict names, and how many incidents are named rightly."""
+    """How many faults a right verdict names, and how many incidents meet each of the `FATES`."""
     fates = Counter(each.fate for each in judged)
     named = {
         cause for each in judged if each.fate == "right"

@@ -277,7 +277,7 @@ def plot_partition(findings: Findings, key: Key) -> Axes:
 
 
 def partition_player(findings: Findings) -> widgets.VBox:
-    """Any partition; those with most changes come first."""
+    """A list of partitions, those with most changes first, and the ISR of the chosen one."""
     keys = sorted(findings.partitions, key=lambda key: (-len(findings.record.spans[key]), key))[:12]
     names = [(f"{printable(key.topic, 60)}-{key.partition}", key) for key in keys]
     if not keys:

@@ -127,7 +127,7 @@ def _length(data: bytes, at: int) -> Value:
 
 
 def _reader(kind: str) -> ReadValue:
-    """Reads a value of this type; None is null."""
+    """The function that reads a value of this type; None is null."""
     if kind in FIXED:
         form = struct.Struct(f">{FIXED[kind]}")
         return lambda data, at: (form.unpack_from(data, at)[0], at + form.size)
@@ -146,7 +146,7 @@ def _string(data: bytes, at: int) -> Value:
 
 
 def _numbers(letter: str) -> ReadValue:
-    """Reads an array of values of one size."""
+    """The function that reads an array of values of one size."""
     width = struct.calcsize(f">{letter}")
 
     def read(data: bytes, at: int) -> Value:
@@ -159,7 +159,7 @@ def _numbers(letter: str) -> ReadValue:
 
 
 def _structs(reader: ReadValue) -> ReadValue:
-    """Reads an array of structures."""
+    """The function that reads an array of structures."""
 
     def read(data: bytes, at: int) -> Value:
         count, at = _length(data, at)
@@ -173,7 +173,7 @@ def _structs(reader: ReadValue) -> ReadValue:
 
 
 def _struct(fields: Sequence[WireField]) -> ReadValue:
-    """Reads the values of fields; unknown tagged ones are skipped."""
+    """The function that reads the values of fields; unknown tagged ones are skipped."""
     plain = [(field.name, _reader(field.type)) for field in fields if field.tag is None]
     tagged = {field.tag: (field.name, _reader(field.type)) for field in fields}
 

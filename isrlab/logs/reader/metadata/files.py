@@ -31,8 +31,8 @@ MetadataRow: TypeAlias = dict[str, Any]
 
 
 class MetadataSource(NamedTuple):
-    """A file of a metadata log: `first` offset of a segment; a checkpoint ends before `end`. Of a
-    growing file the first `size_bytes` count."""
+    """A file of a metadata log: a segment begins at offset `first`, a checkpoint ends before `end`.
+    Of a growing file the first `size_bytes` count."""
 
     path: str
     name: str
@@ -116,7 +116,7 @@ def last_state(
 def _folder(
     sources: list[MetadataSource], chains: list[Chain], kind: type[MetadataCluster]
 ) -> Iterator[MetadataRow]:
-    """Checkpoints first, then the segments in order; the chains are added to `chains`."""
+    """The rows of a folder: checkpoints first, then segments in order; adds to `chains`."""
     checkpoints: list[Checkpoint] = []
     for source in sorted(sources, key=lambda s: (s.end is None, s.end or s.first, s.name)):
         later = [checkpoint for checkpoint in checkpoints if checkpoint.end >= source.first]

@@ -81,7 +81,7 @@ class MetadataCluster:
                     yield from events
 
     def install(self, checkpoint: list[Record]) -> Iterator[MetadataEvent]:
-        """Replace the state by a checkpoint's; gives events for the differences."""
+        """Replace the state by a checkpoint's; yield the differences as events."""
         listed = {key_of(record.data) for record in checkpoint if record.name == "Partition"}
         self.partitions = {key: self.partitions[key] for key in listed & self.partitions.keys()}
         self.inactive, self.brokers = set(), {}

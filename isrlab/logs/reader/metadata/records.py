@@ -69,7 +69,7 @@ class MetadataReader:
         self.ended = False
 
     def segment(self, data: bytes) -> Iterator[list[Record] | Damage]:
-        """The relevant batches of a segment or checkpoint."""
+        """The relevant batches of a segment or checkpoint, and the damage in it."""
         position, size, unpack, checksum = 0, len(data), _HEADER.unpack_from, crc32c
         damaged, tries, known_key = -1, 0, NO_OP_KEY
         while size - position >= HEADER_BYTES:
@@ -123,7 +123,7 @@ class MetadataReader:
             yield records
 
     def _gap(self, base: int, line: int) -> Iterator[Damage]:
-        """Continue at offset `base`."""
+        """Continue at offset `base`; yield a damage if another one was expected."""
         expected, self.next_offset = self.next_offset, base
         if expected not in (None, base):
             where = f"offset {base:,} instead of {expected:,}"

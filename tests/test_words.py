@@ -1,4 +1,4 @@
-"""Habits of speech that a list of words can hold, in the texts that a reader sees first."""
+"""The texts that a reader sees first avoid the habits of speech that a list of words can hold."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Change(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Such as "1 2 3"."""
+        """The ISR as text, such as "1 2 3"."""
         return " ".join(map(str, sorted(self.isr)))
 
 
@@ -67,7 +67,7 @@ def of_engine(recording: Recording, partition: int) -> list[Change]:
 
 
 def _waits(cluster: Cluster, sent: Request | None, leader: int) -> bool:
-    """A broker reads no further request of a connection before it has answered the last one."""
+    """Whether the producer waits: a broker answers one request before it reads another."""
     return (
         sent is not None
         and sent.broker == leader

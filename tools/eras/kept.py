@@ -59,7 +59,7 @@ class Recording(NamedTuple):
 
 
 def names(suffix: str = "") -> list[str]:
-    """The names of the recordings, oldest release first; `suffix` is "", "-trace" or both."""
+    """The names of the recordings that end in `suffix`, such as "-trace"; oldest release first."""
     found = [path.name.removesuffix(SUFFIX) for path in FOLDER.glob(f"*{suffix}{SUFFIX}")]
     return sorted(found, key=lambda name: (release(name.split("-")[0]), name))
 

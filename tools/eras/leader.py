@@ -114,7 +114,7 @@ class Replay:
         return self.leaderships
 
     def hear_of(self, row: Row) -> None:
-        """In KRaft a broker knows from the metadata which brokers are fenced or shut down."""
+        """Learn that a broker was fenced, shut down or unfenced, as in KRaft from the metadata."""
         if row["replica"] in self.replicas:
             change = self.inactive.discard if row["kind"] == "restart" else self.inactive.add
             change(row["replica"])
@@ -123,7 +123,7 @@ class Replay:
                 self.tell_who_lives(row["ts_ms"])
 
     def learn(self, row: Row) -> None:
-        """An order of the controller, or in KRaft what it has stored in the epoch that is led."""
+        """Take an order of the controller, or in KRaft what it has stored in the leader's epoch."""
         self.order = row
         is_leader = row["detail"].get("leader") == str(row["broker"])
         if not is_leader:
@@ -200,7 +200,7 @@ class Replay:
         self.step(fetch, row["ts_ms"])
 
     def grow(self, end: int, now_ms: int) -> None:
-        """The log has grown to this end by clients' records."""
+        """Append clients' records up to this end, if the log is shorter."""
         assert self.machine is not None
         here = self.machine.log.log_end_offset
         if end > here:
@@ -213,7 +213,7 @@ class Replay:
         self.now.of_kafka.append(row["high_watermark"])
 
     def on_isr_shrink(self, row: Row) -> None:
-        """The leader checks its followers; the engine must find the same ones out of sync."""
+        """Let the engine check its followers; note a difference unless it asks for the same ISR."""
         before = len(self.asked)
         self.step(m.ExpireIsr(), row["ts_ms"])
         proposed = {frozenset(request.isr) for request in self.asked[before:]}
@@ -222,7 +222,7 @@ class Replay:
             self.now.differences.append(f"{row['ts_ms']} shrinks to {row['isr']}, engine: {found}")
 
     def on_isr_commit(self, row: Row) -> None:
-        """The controller's answer, if the engine waits for one."""
+        """Give the engine the controller's answer, if it waits for one with this ISR."""
         assert self.machine is not None and self.role is not None
         self.kafka_has(row["isr"])
         asked = self.machine.unanswered

@@ -40,7 +40,7 @@ class Claim(msgspec.Struct, forbid_unknown_fields=True):
 
     @property
     def name(self) -> str:
-        """Such as "leaving_the_isr: a stalled follower ..."."""
+        """Notebook and sentence, such as "leaving_the_isr: a stalled follower ..."."""
         return f"{self.notebook}: {self.says}"
 
 
@@ -78,7 +78,7 @@ def generations(claim: Claim) -> list[str]:
 
 
 def cells(claim: Claim) -> Iterator[Cell]:
-    """Every run of a claim, once each."""
+    """Each run of a claim, once."""
     base = claim.given | {name: those[0] for name, those in claim.values.items()}
     settings = [base] + [
         base | {name: value} for name, those in claim.values.items() for value in those[1:]

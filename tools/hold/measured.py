@@ -63,7 +63,7 @@ def measure(name: str, cell: Cell) -> Any:
 
 
 def sample(claims: Iterable[Claim], most_cells: int = 12) -> Iterator[tuple[Claim, Cell, bool]]:
-    """One setting of each claim whose runs are quick, the same one each time."""
+    """For each quick claim one setting, always the same, and whether the claim holds there."""
     for claim in claims:
         every = [*cells(claim)]
         chosen = every[crc32(claim.name.encode()) % len(every)]
@@ -272,7 +272,7 @@ def reassigned_losses(version: str, repair: str) -> int:
 
 @measured
 def random_losses(version: str, repair: str, seed: int) -> int:
-    """How many of 150 random schedules lose records; seeds 0 to 149, 150 to 299 and so on."""
+    """How many of 150 random schedules lose records: seed 1 plays 0 to 149, 2 plays 150 to 299."""
     known = KafkaVersion.of(version)
     if repair:
         known = known.with_(**data_loss_today.REPAIRS[repair])
@@ -282,7 +282,7 @@ def random_losses(version: str, repair: str, seed: int) -> int:
 
 @measured
 def rungs_that_break(version: str) -> list[str]:
-    """The rungs whose own word is still seen."""
+    """The scenarios of the rungs that still end in the outcome for which they stand."""
     return [rung.scenario for rung in the_ladder.RUNGS
             if the_ladder.word(the_ladder.play(rung.scenario, version)) == rung.word]  # fmt: skip
 
@@ -305,7 +305,7 @@ def _hours(
 def longer_limit(
     rate: float, least: int, limit_s: int, partitions: int, seed: int
 ) -> dict[str, float]:
-    """The recorded pause of 15 s, with its limit of 6 s and with another: what it changes."""
+    """What another limit than 6 s changes in the recorded pause of 15 s, in minutes."""
     real = _hours("e-282-follower-paused", 6_000, rate, least, partitions)
     was, now = (
         what_if.outcomes(real.config.with_(seed=seed, **more), 1)[0].cost
@@ -321,7 +321,7 @@ def longer_limit(
 
 @measured
 def waits_for_stalled(version: str, lag_s: int, least: int, phases: int) -> dict[str, float]:
-    """With acks=all, from a follower's stall until the record is answered, in lag limits."""
+    """The least and longest time from a follower's stall to an acks=all answer, in lag limits."""
     head = f"partition replicas=1,2,3 min.insync.replicas={least}"
     waits = []
     for phase in range(phases):
@@ -350,7 +350,7 @@ def acks_one_after(version: str, limit_s: int, stalled_s: int, replicas: str) ->
 def back_after(
     version: str, share: float, down_s: float, partitions: int, brokers: int, seed: int
 ) -> float:
-    """From a broker's start until it is back in its last ISR, as a multiple of the formula."""
+    """The time from a broker's start until it is back in its last ISR, divided by the formula's."""
     small = rolling_restart.SMALL.with_(
         version=version, partitions=partitions, brokers=brokers, seed=seed
     )
@@ -363,7 +363,7 @@ def back_after(
 
 @measured
 def refused_while_rolling(version: str, share: float, brokers: int, seed: int) -> float:
-    """Produces refused with half the safe wait between restarts, less those with 1.3 of it."""
+    """Produces refused with half the safe wait between restarts, less those with 1.3 times it."""
     small = rolling_restart.SMALL.with_(version=version, brokers=brokers, seed=seed)
     refused = []
     for wait in (0.5, 1.3):
@@ -507,8 +507,8 @@ def always_one_fetch_behind(version: str, latency_ms: int, share: float, lag_s: 
 
 @measured
 def shrinks_changed(version: str, check: str, partitions: int, limit_s: int, seed: int) -> float:
-    """Three times the change by a check of notebook 20 minus the change by the next seed, of
-    evictions, in percent of this seed's."""
+    """Three times the change in evictions by a check of notebook 20, minus that by the next seed,
+    in percent of this seed's evictions."""
     base = FleetConfig(
         version=version, partitions=partitions, minutes=60, seed=seed, burst_every_s=600,
         stall_every_s=600, replica_lag_time_max_ms=limit_s * 1000,

@@ -152,7 +152,7 @@ def _shown(claim: Claim, results: Sequence[Any]) -> str:
 
 
 def table(verdicts: Iterable[Verdict]) -> str:
-    """CSV, a row for each claim."""
+    """The verdicts as CSV, with a row for each claim."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(COLUMNS)

@@ -54,7 +54,7 @@ def judge(release: str, kinds: tuple[str, ...], seeds: range, folder: str, store
 
 
 def unplayed(judged: Judged, number: tuple[int, ...]) -> str:
-    """Why this class's player does not support a release, or ""."""
+    """Why this class's player does not support a release: it is too old, or too new."""
     if number < judged.first:
         return f"its player begins with {'.'.join(map(str, judged.first))}"
     return f"from {'.'.join(map(str, judged.end))} on its parts are other classes"
@@ -63,7 +63,7 @@ def unplayed(judged: Judged, number: tuple[int, ...]) -> str:
 def judge_class(
     judged: Judged, world: World, release: str, seeds: range
 ) -> tuple[list[JudgedRun], int]:
-    """Kafka's states in all runs, and the number of differences; it stops after a few."""
+    """Kafka's states in the runs that agree, and the number of others; after `MOST` it stops."""
     version, begun = jars.rules(release), time.monotonic()
     runs: list[JudgedRun] = []
     steps = differences = 0

@@ -62,7 +62,7 @@ def commands(draw: random.Random, player: ControllerPlayer) -> Iterator[CommandW
 
 
 def _partitions(draw: random.Random, player: ControllerPlayer) -> list[int]:
-    """One of the topic's partitions, or several in one request."""
+    """The numbers of the partitions in one request: one, or all in a random order."""
     numbers = range(len(player.controllers))
     if len(numbers) == 1:
         return [0]
@@ -70,14 +70,14 @@ def _partitions(draw: random.Random, player: ControllerPlayer) -> list[int]:
 
 
 def _target(draw: random.Random, controller: Controller) -> list[int] | None:
-    """Other replicas, or the same in another order; None cancels."""
+    """Random replicas to reassign to, perhaps the same as before; None cancels."""
     if draw.random() < (0.3 if controller.state.adding else 0.05):
         return None
     return draw.sample(BROKERS, draw.choice((1, 2, 3, 3, 3, 4)))
 
 
 def _alter(draw: random.Random, controller: Controller, wrong: float) -> CommandWords:
-    """A leader's request; the higher `wrong`, from 0 to 1, the more of its values are wrong."""
+    """A leader's ISR change; the higher `wrong`, from 0 to 1, the more of its values are wrong."""
     leader = controller.leader
     known = {info.id: info.broker_epoch for info in controller.alive}
 

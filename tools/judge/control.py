@@ -126,7 +126,7 @@ class KafkaController:
     # The commands
 
     def register(self, broker: int, broker_epoch: int, was_clean: bool) -> None:
-        """The former session ends; the new process registers, and a heartbeat unfences it."""
+        """End the former session; register the new process, and unfence it as by a heartbeat."""
         self.expire(broker)
         if not was_clean:
             self._unclean(broker)
@@ -168,7 +168,7 @@ class KafkaController:
             self.responses[int(part.partitionIndex())] = _name(part.errorCode())
 
     def configure(self, min_insync_replicas: int) -> None:
-        """With ELR the request also adds a record that clears the ELR of every partition."""
+        """Set min.insync.replicas (0: the cluster's, to 1). With ELR this also clears all ELRs."""
         config = COMMON + "config.ConfigResource"
         kind = java(config + "$Type")
         resource = (
@@ -213,7 +213,7 @@ class KafkaController:
         self.responses[partition] = _name(code)
 
     def _done(self, result: Any) -> Any:
-        """The answer, after its records have been written."""
+        """The answer in a result of the manager, after the result's records have been replayed."""
         for record in result.records():
             self._replay(record.message())
         return result.response()
@@ -293,7 +293,7 @@ def _sets(name: str, kind: str) -> bool:
 
 
 def built(name: str, given: dict[str, Any]) -> Any:
-    """A manager of the controller, its builder's setters filled by type."""
+    """A manager of the controller, made by its builder, whose setters get values by type."""
     constructor = java(f"{CONTROLLER}{name}$Builder").class_.getDeclaredConstructors()[0]
     constructor.setAccessible(True)
     builder = constructor.newInstance()

@@ -100,7 +100,7 @@ class KafkaFollower:
         self.thread = None
 
     def _from(self, leader: int, epoch: int) -> Any:
-        """Where fetching begins: ReplicaManager.makeFollowers, initialFetchOffset since 2.8."""
+        """Where fetching begins, as in RM.makeFollowers (from 2.8 on initialFetchOffset)."""
         log, offset = self.replica.log, self.replica._high_watermark()
         if not has("kafka.server.InitialFetchState"):  # up to 2.0
             return java("java.lang.Long")(offset)
@@ -145,7 +145,7 @@ class KafkaFollower:
         self._turn(fetch=("NONE", high_watermark, base, records))
 
     def diverges(self, base: int, epoch: int, end_offset: int) -> None:
-        """With the follower's own high watermark, which it uses up to 3.4.0 (KAFKA-14704)."""
+        """Answer with a divergence and the own high watermark (used up to 3.4.0: KAFKA-14704)."""
         self._turn(fetch=("NONE", self.replica._high_watermark(), base, [], (epoch, end_offset)))
 
     def ends(self, epoch: int, end_offset: int) -> None:
@@ -257,7 +257,7 @@ class KafkaFollower:
         return 7, bytes(10) + TOPIC + part + content
 
     def _end(self, error: str, epoch: int = -1, end_offset: int = -1) -> tuple[int, bytes]:
-        """Source: OffsetForLeaderEpochResponse.json."""
+        """Version and bytes of an epoch's end. Source: OffsetForLeaderEpochResponse.json."""
         begin = struct.pack(">hi", _code(error), self.topic.partition())
         if self.world.release < (2,):
             return 0, TOPIC + begin + struct.pack(">q", end_offset)
@@ -266,7 +266,7 @@ class KafkaFollower:
         return 2, bytes(4) + TOPIC + begin + struct.pack(">iq", epoch, end_offset)
 
     def _offset(self, is_latest: bool, start: int, end: int) -> tuple[int, bytes]:
-        """Source: ListOffsetsResponse.json."""
+        """Version and bytes of the log's start or end. Source: ListOffsetsResponse.json."""
         offset = end if is_latest else start
         return 1, TOPIC + struct.pack(">ihqq", self.topic.partition(), 0, -1, offset)
 

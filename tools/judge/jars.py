@@ -69,7 +69,7 @@ def tools(release: str) -> list[Artifact]:
 
 
 def controller(release: str) -> list[Artifact]:
-    """The jars for the judge of a controller, of a release without test jars."""
+    """The jars with which a judge loads the controller of a release without test jars."""
     return [a for a in judge(release) if a[3] != "test"]
 
 

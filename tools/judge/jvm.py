@@ -71,7 +71,7 @@ def start(release: str) -> bool:
 
 @cache
 def java(name: str) -> Any:
-    """A Java class by its name, or by the key of `NAMES`. Raises LookupError."""
+    """A Java class by its name or its key in `NAMES`. Raises LookupError if there is none."""
     for full in NAMES.get(name, (name,)):
         try:
             return jpype.JClass(full)
@@ -164,7 +164,7 @@ def _private(kind: Any, name: str) -> Any:
 
 
 def hidden(target: Any, name: str) -> Any:
-    """A method that is not public, or belongs to a class that is not."""
+    """A function that calls a method that is not public, or whose class is not."""
     method = _hidden(target.getClass(), name)
     return lambda *arguments: method.invoke(target, *arguments)
 
@@ -203,7 +203,7 @@ def _size(executable: Any) -> int:
 
 
 def make(name: str, given: dict[str, Any], pick: Any = max) -> Any:
-    """An object of a class, its longest (or shortest) constructor filled by type."""
+    """An object made by the longest (`pick`=min: shortest) constructor, filled by type."""
     return java(name)(*fill(pick(java(name).class_.getConstructors(), key=_size), given))
 
 

@@ -1,6 +1,6 @@
 """Partitions of releases before 2.4, and the real ReplicaManager that they depend on.
 
-It talks to ZooKeeper through a class, not an interface: Mockito stands in for that class only.
+The manager talks to ZooKeeper through a class, not an interface: Mockito stands in for it only.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ManagedPartition(StoredPartition):
         })  # fmt: skip
 
     def _follows(self, is_news: bool) -> bool:
-        """As in makeFollowers: RM 0.10.2.2:860, 1.1.1:1282."""
+        """Try to answer parked fetches, as makeFollowers does (RM 0.10.2.2:860, 1.1.1:1282)."""
         topic = self.topic.topic(), self.topic.partition()
         self.manager.tryCompleteDelayedFetch(java("TopicPartitionOperationKey")(*topic))
         return is_news
@@ -117,7 +117,7 @@ class ManagedPartition(StoredPartition):
         return sum(1 for _ in records.records())
 
     def zookeeper_wrote(self, version: int) -> Any:
-        """A conditional write of the node: whether it succeeded, and the node's version."""
+        """Whether a conditional write of the node succeeded, and the node's new version, or -1."""
         self.asked += 1
         kind = java("scala.Tuple2")
         number = java("java.lang.Integer")
@@ -166,7 +166,7 @@ class EpochlessPartition(ManagedPartition):
     """A partition of 0.10.2, where records and requests know no epochs."""
 
     def _follows(self, is_news: bool) -> bool:
-        """As in makeFollowers: RM 0.10.2.2:833."""
+        """Truncate to the high watermark first, as makeFollowers does (RM 0.10.2.2:833)."""
         self.log.truncateTo(self._high_watermark())
         return super()._follows(is_news)
 

@@ -27,12 +27,12 @@ class ZooKeeperPartition(KafkaPartition):
         return None
 
     def order(self, epoch: int, partition_epoch: int, isr: list[int], leader: int = 1) -> bool:
-        """ReplicaManager passes only orders of a newer epoch to the partition."""
+        """Give an order to the partition; ReplicaManager passes on only those of a newer epoch."""
         is_news = self.partition.log().isEmpty() or epoch > self.partition.getLeaderEpoch()
         return is_news and super().order(epoch, partition_epoch, isr, leader)
 
     def brokers(self, *known: list[Any]) -> None:
-        """Leaders of these releases ignore which brokers are alive."""
+        """Do nothing: leaders of these releases ignore which brokers are alive."""
 
     def _fetch(self, asked: Asked, notes: bool) -> Any:
         """Handle a follower's fetch as ReplicaManager.fetchMessages does."""
@@ -85,7 +85,7 @@ class StoredPartition(ZooKeeperPartition):
         self.is_up = is_up
 
     def _write(self, controller_epoch: int, wanted: Any) -> Any:
-        """A conditional write: the node's new version, or none."""
+        """The node's new version after a conditional write, or none if it failed."""
         self.asked += 1
         return some(java("java.lang.Integer")(wanted.zkVersion() + 1)) if self.is_up else none()
 

@@ -63,7 +63,7 @@ def commands(draw: random.Random, player: FollowerPlayer) -> Iterator[CommandWor
 
 
 def _leader(draw: random.Random, follower: Broker, number: int, epoch: int) -> Broker:
-    """A leader whose log is the follower's up to some offset, and from there on its own."""
+    """A leader whose log equals the follower's up to an offset, and then has other records."""
     log = follower.log
     kept = log.records[: draw.randrange(len(log.records) + 1)] if log.log_start_offset == 0 else ()
     last = kept[-1].leader_epoch if kept else 0

@@ -245,7 +245,7 @@ class KafkaPartition:
                 self.response = self.parked.pop(replica)
 
     def _needs_high_watermark(self, replica: int) -> bool:
-        """In 2.4 and 2.5: the follower is answered immediately, to learn the newest value."""
+        """Whether the follower is answered immediately, to learn the high watermark (2.4, 2.5)."""
         known = self.partition.getReplica(replica)
         if not is_there(known) or not hasattr(known.get(), "lastSentHighWatermark"):
             return False

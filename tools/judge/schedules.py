@@ -138,7 +138,7 @@ def play(schedule: list[CommandWords], kafka: Player, engine: Player) -> list[Se
 
 
 def shrunk(difference: Difference, both: Callable[[], tuple[Player, Player]]) -> Difference:
-    """A difference with fewer commands: those without which it also occurs are left out."""
+    """A difference after fewer commands: each without which one still occurs is left out."""
     best, place = difference, 2  # the first two set the leader and the live brokers
     while place < len(best.schedule) - 1:
         try:

@@ -35,7 +35,7 @@ SPEAKERS = re.compile(
 SIZES = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4}
 SIZES |= {19: 2, 20: 2}
 HOLE = re.compile(r"\$\{\w*\}|\{\w*\}|%[sd]|\$[a-z]\w*")
-LIKE = 0.8  # of its characters, for a message that has other words
+LIKE = 0.8  # the least similarity of a message and its rewording (difflib)
 UNREACHABLE = jars.NoJarsError, javac.NoCompilerError, RuntimeError  # the last: Java ended
 
 

@@ -27,7 +27,7 @@ from judge.jvm import (
 
 
 class World:
-    """The clock, a log manager for each min ISR, and others that all partitions of a JVM share."""
+    """The objects that all partitions of a JVM share, such as a log manager for each min ISR."""
 
     def __init__(self, release: str, folder: str) -> None:
         self.has_tests = start(release)
@@ -62,7 +62,7 @@ class World:
         return self.folder / f"{'.'.join(map(str, self.release))}-{min_isr}"
 
     def _logs(self, min_isr: int) -> Any:
-        """Source: createLogManager in Kafka's TestUtils, with its own defaults."""
+        """A log manager, by createLogManager of Kafka's TestUtils with that method's defaults."""
         folder = java("java.io.File")(str(self.folder_of(min_isr)))
         folder.mkdir()
         properties = java("java.util.Properties")()

@@ -111,7 +111,7 @@ def handed(many: Many, tries: int, _: float, *, killed: bool = False) -> None:
 
 
 def throttled(many: Many, tries: int, rate: float) -> None:
-    """The tool sets leader and follower throttle of all brokers, and the lists of both."""
+    """Move nine partitions with a tool that sets both throttles of all brokers, and both lists."""
     orders = (1, 2, 3), (2, 3, 1), (3, 1, 2)
     groups = [Group(f"led-by-{ids[0]}-", ids, 3, size=RECORD_BYTES, settings={}) for ids in orders]
     begin(many, groups)

@@ -3,7 +3,7 @@
 python -m record.checked 4.3.1 --states 6        in the folder tools
 
 Six brokers in three zones, with topics of one to four replicas, some with a min ISR that spares
-none. In each drawn state up to two brokers are dead, and partitions move under a throttle.
+none. In each drawn state up to two brokers are dead; in most, partitions move under a throttle.
 kafka-topics describes it. Up to three brokers, some that may go down and some that block, are shut
 down one after another; a record with acks=all is sent to each partition, and the broker comes back.
 Kept are the text, what kafka-topics lists by its own options, which partitions refused the record,
@@ -59,7 +59,7 @@ class Trial(Cluster):
         self.topics: dict[str, list[list[int]]] = {}
 
     def topics_command(self, *words: str) -> str:
-        """What kafka-topics prints."""
+        """The output of kafka-topics --describe with these options."""
         servers = self.client()["bootstrap.servers"]
         path = jars.classpath(self.version, tools)
         command = ["java", "-Xmx128m", *config.JAVA, "-cp", ":".join(path),
@@ -149,7 +149,7 @@ class Trial(Cluster):
             last, since = now, since if now == last else time.monotonic()
 
     def stop(self, broker: int) -> dict[str, object]:
-        """Shut a broker down; returns the states before and after."""
+        """Shut a broker down and start it again; returns what was predicted, and what happened."""
         text = self.topics_command()
         log = self.home(config.CONTROLLER) / "data" / "__cluster_metadata-0"
         by_log = Shapes(stored.of_files(str(log))).effect({broker}).refuse
@@ -174,7 +174,7 @@ def tools(release: str) -> list[jars.Artifact]:
 
 
 def state_of(trial: Trial, number: int) -> dict[str, object]:
-    """One drawn state, and up to three stops in it."""
+    """Draw a state, and stop up to three brokers in it; returns what is kept of them."""
     dead = trial.draw.sample(BROKERS, trial.draw.choice((0, 1, 1, 2)))
     if number % 3:
         trial.move(trial.draw.randint(1, 4))

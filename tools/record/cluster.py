@@ -33,7 +33,7 @@ UP_S = 90  # a start that takes longer has failed
 
 
 class Cluster:
-    """Brokers with ids from 1 to 99 and, with ZooKeeper or as a KRaft controller, a 100th node."""
+    """Brokers with ids from 1 to 99, and node 100: ZooKeeper, or a KRaft controller."""
 
     def __init__(
         self,
@@ -158,13 +158,13 @@ class Cluster:
         self.note(f"broker {number} is up")
 
     def is_up(self, number: int) -> bool:
-        """Whether the broker is registered and accepts connections."""
+        """Whether a broker is registered and reachable. Raises RuntimeError if its process died."""
         if self.processes[number].poll() is not None:
             raise RuntimeError(f"broker {number} has ended: {self.said(number)[-1:]}")
         return _answers(self.base + number) and number in self.registered()
 
     def registered(self) -> set[int]:
-        """The brokers that the controller believes to be alive."""
+        """The brokers registered in ZooKeeper or, in KRaft, known to some live broker."""
         if self._zookeeper is not None:
             if not self._zookeeper.exists("/brokers/ids"):
                 return set()
@@ -295,7 +295,7 @@ class Cluster:
             return {}
 
     def until(self, holds: Callable[[], bool], text: str) -> None:
-        """Wait for a condition, and note when it held. Raises TimeoutError."""
+        """Wait for a condition, and note when it held. Raises TimeoutError after `UP_S` seconds."""
         self._until(holds, text)
         self.note(text)
 
@@ -307,8 +307,8 @@ class Cluster:
             time.sleep(0.05)
 
     def produce(self, topic: str, *names: str, acks: str = "all", wait_s: float = 60) -> list[str]:
-        """Send records in one request each, one after the other, without retries; returns "ok" or
-        the error of each."""
+        """Send records in one request each, one after the other, without retries; returns for
+        each "ok", its error, or "no answer"."""
         options = {"acks": acks, "retries": 0, "message.timeout.ms": int(wait_s * 1000)}
         options |= {"request.timeout.ms": 30_000, "linger.ms": 0, "enable.idempotence": False}
         producer, outcomes = Producer({**self.client(), **options}), []
@@ -341,7 +341,7 @@ class Cluster:
         return done.stdout.strip() or "ok"
 
     def run_tool(self, main: str, *words: object) -> str:
-        """The output of one of Kafka's own tools, which connects to the first broker."""
+        """The output of one of Kafka's own tools, which connects to the first live broker."""
         command = config.java(self.version, main, "--bootstrap-server",
                               f"127.0.0.1:{self.base + self.live()[0]}", *words, heap="128m",
                               artifacts=jars.tools)  # fmt: skip
@@ -351,7 +351,7 @@ class Cluster:
         return done.stdout
 
     def reassign(self, topic: str, ids: str) -> None:
-        """Ask for these replicas of the only partition, such as "1,2"."""
+        """Ask for these replicas of partition 0, such as "1,2"; "cancel": for the old ones."""
         self.note(f"reassign {ids}: {self.ask('reassign', f'{topic}-0={ids}')}")
 
     def disk(self, number: int, topic: str, partition: int = 0) -> inside.Disk:

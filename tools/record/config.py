@@ -80,7 +80,7 @@ def write(path: Path, settings: Settings) -> Path:
 
 
 def logging(release: Release, folder: Path, loggers: Mapping[str, str]) -> list[str]:
-    """The JVM options for logging as in Kafka's shipped configuration, plus `loggers`."""
+    """Write a configuration like Kafka's shipped one, plus `loggers`; returns its JVM options."""
     news = "INFO" if release >= (2, 7) else "TRACE"
     own = {"kafka.controller": news, "org.apache.kafka.controller": "INFO"}
     own |= {"state.change.logger": news}
@@ -101,7 +101,7 @@ def logging(release: Release, folder: Path, loggers: Mapping[str, str]) -> list[
 
 
 def dying_with_parent() -> None:
-    """In a new process: let the kernel kill it when its parent ends, for whatever reason."""
+    """Let the kernel kill this new process when its parent ends, for whatever reason."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
 
@@ -123,8 +123,8 @@ def java(
 
 
 def compiled(version: str, name: str, more: Sequence[str] = ()) -> Path:
-    """The folder with the classes of a source file of this one, compiled for a release, with
-    `more` jars."""
+    """The folder with the classes of a source file beside this module, compiled for a release,
+    with `more` jars."""
     source = Path(__file__).with_name(name)
     folder = jars.CACHE / f"{name}-{version}-{zlib.crc32(source.read_bytes()):08x}"
     if not folder.exists():
@@ -137,7 +137,7 @@ def compiled(version: str, name: str, more: Sequence[str] = ()) -> Path:
 
 
 def agent(version: str) -> Path:
-    """Gate.java as an agent, with Byte Buddy."""
+    """The jar of a Java agent made of Gate.java, which uses Byte Buddy."""
     (buddy,) = jars.classpath(version, lambda _: [("net.bytebuddy", "byte-buddy", "1.15.4", "")])
     folder = compiled(version, "Gate.java", [buddy])
     target = folder.with_suffix(".jar")
@@ -150,7 +150,7 @@ def agent(version: str) -> Path:
 
 
 def format_storage(version: str, folder: Path, features: Mapping[str, int]) -> None:
-    """Format the storage of a KRaft controller, and let its brokers have the same cluster id."""
+    """Format the storage of a KRaft controller, and give its brokers the same cluster id."""
     chosen = [f"--feature={name}={level}" for name, level in features.items()]
     command = java(version, "kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID,
                    "--config", folder / f"broker-{CONTROLLER}" / "server.properties",

@@ -46,7 +46,7 @@ STOPS = (
     ("leader killed", (1,), "SIGKILL", 12, 3),
     ("under min ISR", (3, 1), "SIGKILL", 12, 4),
 )
-BETWEEN_S = 6  # two that are stopped
+BETWEEN_S = 6  # between the stops of two brokers
 EVERY_S = 0.2
 JARS = bytes(Path.home() / ".m2" / "repository")  # which brokers print as their class path
 # 0.8 tries a dead leader again without a pause, thousands of times a second: few are kept
@@ -54,7 +54,7 @@ REPEATED, MOST_REPEATED = re.compile(rb"Reconnect due to socket error|\], Error 
 
 
 def lag_ms(release: config.Release) -> int:
-    """replica.lag.time.max.ms. 0.8 checks ISRs at this interval, and must do so within a flap."""
+    """The lag limit; 0.8 checks ISRs once in each such interval, and must do so within a flap."""
     return LAG_MS if release >= (0, 9) else 2_500
 
 
@@ -136,7 +136,7 @@ class Recording:
             self.settle(then_s)
 
     def pauses(self, count: int) -> None:
-        """Pause a follower `count` times, just long enough, at any phase of the ISR check."""
+        """Pause a follower until it is evicted, `count` times, at random phases of ISR checks."""
         dice = random.Random(self.cluster.version)
         for _ in range(count):
             time.sleep(dice.uniform(0, 2 * lag_ms(self.cluster.release) / 1000))
@@ -193,7 +193,7 @@ def _add(kept: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def _thinned(data: bytes) -> bytes:
-    """A log without most copies of one repeated complaint, and otherwise unchanged."""
+    """A log without all but the first `MOST_REPEATED` lines that match `REPEATED`."""
     lines, repeated = [], 0
     for line in data.splitlines(keepends=True):
         repeated += (is_repeated := REPEATED.search(line) is not None)

@@ -5,8 +5,8 @@
 Brokers 1, 2 and 3 hold the topics `orders` and `audit`. With ZooKeeper a fourth broker, without a
 replica, is the controller; in KRaft it is node 100, or a quorum of 100, 101 and 102.
 
-Kept are the brokers' logs and the truth: what was done when, the ISRs at the end, and which records
-that a broker had acknowledged are gone, with the time at which each was sent.
+Kept are the brokers' logs and the truth: what was done when, the ISRs at the end, and how many
+acknowledged records of each partition are gone, with their range of offsets and of times.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Script = Callable[["Recorder"], None]
 
 
 class Nodes(Cluster):
-    """Controllers 101 and 102 are processes like brokers, but no client asks them anything."""
+    """A cluster with controllers 101 and 102: processes like brokers, but no client asks them."""
 
     def live(self) -> list[int]:
         return [number for number in super().live() if number < min(QUORUM)]
@@ -95,7 +95,7 @@ class Recorder:
         self.cluster.start(int(number), wait=False)
 
     def _end(self, number: str) -> None:
-        """Wait until a process has ended; in KRaft one of another cluster never ends by itself."""
+        """Kill a process if it has not ended after 20 s: in KRaft a wrong cluster id ends none."""
         try:
             self.cluster.processes[int(number)].wait(20)
         except subprocess.TimeoutExpired:
@@ -118,7 +118,7 @@ class Recorder:
             self.cluster.shut_down(int(number))
 
     def _slow(self, number: str, for_s: str, awake_s: str = "0.1", asleep_s: str = "0.9") -> None:
-        """Let a process run for only a tenth of the time."""
+        """For `for_s` seconds let a process in turn sleep for `asleep_s` and run for `awake_s`."""
         end = time.monotonic() + float(for_s)
         while time.monotonic() < end:
             self.cluster.pause(int(number))
@@ -128,7 +128,7 @@ class Recorder:
         self.note(f"{number} runs freely again")
 
     def _disk(self, number: str, ms: str) -> None:
-        """Each append to a log of a broker with the agent takes so much longer; 0: as before."""
+        """Delay each append to a log of a broker with the agent by `ms`; 0: no longer."""
         gate = self.cluster.folder / f"gate-{number}"
         if int(ms):
             gate.with_suffix(".new").write_text(ms)
@@ -220,7 +220,7 @@ class Recorder:
             thread.join()
 
     def lost(self) -> dict[str, dict[str, int]]:
-        """The acknowledged records that are gone from the leader, by partition."""
+        """Offsets, number and times of acknowledged records that a leader lacks, by partition."""
         gone = {}
         for topic, partition, ids in self.places():
             leader = self.cluster.stored(topic, partition).leader

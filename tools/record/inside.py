@@ -37,7 +37,7 @@ class Disk:
 
 
 def disk(folder: Path, topic: str, partition: int = 0) -> Disk:
-    """One replica's disk, from a broker's data folder."""
+    """The content of one replica's files in a broker's data folder."""
     home = folder / f"{topic}-{partition}"
     segments = sorted(home.glob("*.log"))
     records = [record for path in segments for record in read_records(path.read_bytes())]
@@ -76,7 +76,7 @@ def batches(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _old_record(data: bytes) -> tuple[int, str, int]:
-    """Formats 0 and 1: offset, size, crc, magic, attributes, (timestamp), key, value."""
+    """(offset, text, -1), from offset, size, crc, magic, attributes, (timestamp), key, value."""
     offset, magic = struct.unpack_from(">q", data)[0], data[16]
     at = 18 + 8 * magic
     at += 4 + max(0, struct.unpack_from(">i", data, at)[0])
@@ -105,7 +105,7 @@ def stored_in(folder: Path, topic: str, partition: int = 0) -> Stored:
 
 
 def all_stored_in(folder: Path) -> dict[tuple[str, int], Stored]:
-    """The state of every partition in that metadata log, by topic and number."""
+    """The state of every partition in a controller's metadata log, by topic and number."""
     return {place: stored for _, place, stored in changes_in(folder)}
 
 

@@ -33,12 +33,12 @@ from record.many import moment, report
 MB = 1_000_000
 RATE, CHUNK_BYTES, BURST_S, PARTITIONS = 4 * MB, 16_384, 0.1, 4
 LARGE, SMALL, EVERY_S = 20_000, 1_000, 0.2
-LISTENER, RELAY = 50, 70  # from the port of a broker to those
+LISTENER, RELAY = 50, 70  # these ports, counted from a broker's own port
 LAG_MS = 6_000
 
 
 class Situation(NamedTuple):
-    """`backlog_mb`: of partitions 0, 1, and so on; `is_shared`: one link for all connections."""
+    """`backlog_mb`: backlogs of partitions 0, 1, ...; `is_shared`: one link for all connections."""
 
     backlog_mb: tuple[int, ...]
     fetchers: int = 2
@@ -59,7 +59,7 @@ SITUATIONS = {
 
 @dataclass
 class Relay:
-    """A relay from one port to another on this machine, which returns `rate` bytes/s."""
+    """A relay between two ports of this machine, which passes `rate` bytes/s back at most."""
 
     port: int
     target: int
@@ -153,7 +153,7 @@ class Linked(Cluster):
 
 @contextmanager
 def small_records(cluster: Cluster, topic: str) -> Iterator[Producer]:
-    """A record to each partition every 0.2 s, and a producer for more; each a batch of its own."""
+    """Send each partition a record every 0.2 s, and yield a producer for more; a batch for each."""
     options = {"acks": "1", "linger.ms": 0, "batch.num.messages": 1, "enable.idempotence": False}
     producer, over = Producer({**cluster.client(), **options}), threading.Event()
 
@@ -195,7 +195,7 @@ def one_try(cluster: Linked, situation: Situation, name: str, number: int) -> li
 
 
 def _look(cluster: Linked, tries: list[tuple[TopicTry, int]]) -> bool:
-    """Add how much brokers have of partitions with a backlog; returns whether one lacks some of it.
+    """Note the bytes that brokers have of partitions with a backlog; returns whether some lack any.
 
     Nothing else is read, because this process also runs the relay.
     """
@@ -209,7 +209,7 @@ def _look(cluster: Linked, tries: list[tuple[TopicTry, int]]) -> bool:
 
 
 def changes(cluster: Linked, tries: list[TopicTry]) -> None:
-    """Add each state that the controller has stored."""
+    """Add to `tries` each state of their partitions that the controller has stored."""
     places = {(each.topic, each.partition): each for each in tries}
     for ts_ms, place, stored in inside.changes_in(cluster.home(config.CONTROLLER) / "data"):
         if place in places:

@@ -39,7 +39,7 @@ NEWS = "using ELR", "below high watermark"  # log lines with these are kept
 
 @dataclass
 class Group:
-    """`watched`: the partition with records, whose fate is the result of a try."""
+    """Topics treated alike; `watched`: the partition with records, whose fate is a try's result."""
 
     name: str
     replicas: tuple[int, ...]
@@ -106,7 +106,7 @@ class Many:
         self, groups: Iterable[Group], number: int, size: int | None = None, acks: str = ""
     ) -> list[Producer]:
         """Send the record with this number to each watched partition; returns producers to flush.
-        With other `acks` than its group's a record does not count as acknowledged."""
+        Records sent with `acks` given do not count as acknowledged."""
         used = dict[str, Producer]()
         for group in groups:
             chosen = acks or group.acks

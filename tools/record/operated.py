@@ -109,7 +109,7 @@ class Operated(Cluster):
             self.change(ResourceType.BROKER, str(number), {RATE: rate})
 
     def fill(self, topic: str, partition: int, count: int, size: int = 20_000) -> None:
-        """Records in a batch each."""
+        """Send records, each in a batch of its own."""
         producer = Producer({**self.client(), "acks": "1", "linger.ms": 0})
         for _ in range(count):
             producer.produce(topic, "." * size, partition=partition)
@@ -225,7 +225,7 @@ def limits(cluster: Operated) -> None:
 
 
 def commits(cluster: Operated) -> None:
-    """A group whose partition of __consumer_offsets is under min ISR."""
+    """Let a group consume while its partition of __consumer_offsets is under min ISR."""
     options = {"group.id": "g", "enable.auto.commit": False, "session.timeout.ms": 10_000,
                "auto.offset.reset": "earliest"}  # fmt: skip
 
@@ -266,7 +266,7 @@ def commits(cluster: Operated) -> None:
 
 
 def transactions(cluster: Operated) -> None:
-    """A producer whose partition of __transaction_state is under min ISR, and a new producer."""
+    """Let two producers write, one of them new, while __transaction_state is under min ISR."""
     topic, waiting = "__transaction_state", dict[str, tuple[Producer, list[str]]]()
 
     def look(moment: str, name: str) -> None:

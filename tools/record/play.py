@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 TOPIC = "t"
 SETTLE_S = 0.8  # longer than the brokers wait between two checkpoints of the high watermark
 OF_THE_TOPIC = "min.insync.replicas", "unclean.leader.election.enable"  # others are of brokers
-# to real brokers, just as it is written
+# applied to real brokers, just as they are written
 DONE = "produce", "kill", "clean_shutdown", "start", "pause", "resume", "reassign"
 OF_ENGINE = "version", "advance", "check", "deliver", "elect", "hard_bounce", "stabilize", "status"
 ABOUT = f"{TOPIC}-0", f"[{TOPIC},0]", "alting", "xiting"
@@ -199,7 +199,7 @@ class Play:
         self.seen.answers |= zip(names, answers, strict=True)
 
     def _start(self, number: int) -> None:
-        """Start a broker, which may find that it must stop again."""
+        """Start a broker, and wait until it is up or has ended."""
         self.cluster.start(number, wait=False)
         process = self.cluster.processes[number]
         end = time.monotonic() + 60

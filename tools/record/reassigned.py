@@ -38,7 +38,7 @@ COPY_S = 4  # how long the followers copy before the failure
 
 
 def grown(many: Many, *names: str, tries: int) -> None:
-    """Variants A and B: down to one replica, back to three, and the only full copy fails."""
+    """Play variants A and B: down to one replica, back to three, then the only full copy fails."""
     groups = {name: Group(name, (1, 2, 3), tries, partitions=2) for name in names}
     every = list(groups.values())
     both = [groups[name] for name in ("A-together", "B") if name in groups]
@@ -68,7 +68,7 @@ def grown(many: Many, *names: str, tries: int) -> None:
 
 
 def drained(many: Many, *names: str, tries: int) -> None:
-    """Variants C and G, with two brokers dead and the last copy on broker 4."""
+    """Play variants C and G, with two brokers dead and the last copy on broker 4."""
     every = [Group(name, (1, 2, 3) if name[0] == "C" else (4, 3), tries) for name in names]
     drain, cancel = ([g for g in every if g.name[0] == letter] for letter in "CG")
     begin(many, every)
@@ -131,7 +131,7 @@ def end(many: Many, groups: Sequence[Group], *numbers: int) -> None:
 
 
 def session(release: str, elr: int, tries: int, which: str, is_brief: bool) -> ClusterRun:
-    """One cluster with all its variants; `is_brief`: without A-cluster and A-feature."""
+    """Play all variants of one cluster; `is_brief`: without A-cluster and A-feature."""
     brokers = (1, 2, 3) if which == "A" else (1, 2, 3, 4)
     settings = {MIN_ISR: "2", "replica.fetch.response.max.bytes": "1000000"}
     features = {} if elr else {ELR: 0}  # by default as the release formats a cluster

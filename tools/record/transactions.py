@@ -1,7 +1,7 @@
 """The states of partitions that ZooKeeper stored, read from its transaction log.
 
 Source: FileTxnLog, TxnHeader, SetDataTxn, CreateTxn and MultiTxn of ZooKeeper 3.4 to 3.6
-(zookeeper-jute): a file header of 16 bytes, then checksum, length, transaction and 'B' each.
+(zookeeper-jute): a file header of 16 bytes, then (checksum, length, transaction, 'B') repeated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Reader:
 
 
 def states(data: bytes, topic: str) -> Iterator[tuple[int, int, int, int, int, str]]:
-    """Each state of a topic's partitions that was written: `COLUMNS`, the server's time."""
+    """Each written state of a topic's partitions, as `COLUMNS`; times are the server's."""
     log = _Reader(data, 16)
     while log.at + 12 <= len(data):
         log.number("q")

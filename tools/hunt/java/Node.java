@@ -63,6 +63,8 @@ final class Node {
     }
 
     boolean isUp() { return manager != null; }
+    boolean isAsking() { return asked != null && answer == null; }
+    boolean isFetching(int slot) { return parts[slot] != null && parts[slot].fetch != null; }
 
     void start(long brokerEpoch) {
         epoch = brokerEpoch;
@@ -190,7 +192,7 @@ final class Node {
     }
 
     void asks() {
-        if (asked == null || answer != null) return;
+        if (!isAsking()) return;
         try {
             answer = w.kafka.alter(asked);
         } catch (ApiException e) {

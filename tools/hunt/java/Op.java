@@ -15,7 +15,8 @@ enum Op {
     JOIN("join t%-% %", 14, Draw::join, World::join),
     SHRINK("shrink t%-% %", 6, Draw::shrink, World::shrink),
     EXPIRE("expire %", 10, Draw::registered, (w, n) -> w.kafka.expire(n[0])),
-    KILL("kill %", 6, Draw::up, World::kill), POWER("power %", 3, Draw::up, World::power),
+    KILL("kill %", 6, Draw::up, World::kill),
+    POWER("power %", 3, Draw::up, World::power),
     STOP("stop %", 3, Draw::up, World::stop),
     START("start % failed-dirs=%", 12, Draw::start, World::start),
     BEAT("beat %", 14, Draw::up, World::beat),
@@ -49,11 +50,10 @@ enum Op {
 
     final String template;
     final int weight;
-    final BiFunction<World, Random, int[]> draw;
+    final Function<Draw, int[]> draw;
     final BiConsumer<World, int[]> run;
 
-    Op(String template, int weight, BiFunction<World, Random, int[]> draw,
-       BiConsumer<World, int[]> run) {
+    Op(String template, int weight, Function<Draw, int[]> draw, BiConsumer<World, int[]> run) {
         this.template = template;
         this.weight = weight;
         this.draw = draw;
@@ -68,7 +68,15 @@ enum Op {
     }
 
     /** An action with its numbers; a list comes last, with 0 between the partitions of a topic. */
-    record Act(Op op, int[] n) {
+    record Act(Op op, int... n) {
+        List<Act> with(int at, int value) {
+            int[] other = n.clone();
+            other[at] = value;
+            return List.of(new Act(op, other));
+        }
+
+        List<Act> kept(IntStream places) { return List.of(new Act(op, places.map(i -> n[i]).toArray())); }
+
         @Override
         public String toString() {
             String text = op.template;

@@ -110,7 +110,7 @@ final class Promises {
 
     private boolean canLead(World.Slot slot) {
         int[] eligible = slot.state.isr.length > 0 ? slot.state.isr : slot.elr;
-        return Arrays.stream(eligible).anyMatch(b -> World.holds(slot.state.replicas, b) && works(slot, b));
+        return Arrays.stream(eligible).anyMatch(b -> slot.isReplica(b) && works(slot, b));
     }
 
     private boolean works(World.Slot slot, int b) {
@@ -149,7 +149,7 @@ final class Promises {
         same(isrs.partitionsWithNoLeader(), x -> x.state.leader < 0, Promise.ISR_INDEX, "without leader");
         for (int b = 1; b <= w.count; b++) {
             int id = b;
-            same(isrs.partitionsWithBrokerInIsr(b), x -> World.holds(x.state.isr, id), Promise.ISR_INDEX, "");
+            same(isrs.partitionsWithBrokerInIsr(b), x -> x.isInSync(id), Promise.ISR_INDEX, "");
             if (elrs == null) continue;
             same(Late.call(elrs, "partitionsWithBrokerInElr", b), x -> World.holds(x.elr, id), Promise.ELR_INDEX, "");
         }

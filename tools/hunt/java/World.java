@@ -53,6 +53,18 @@ final class World {
         }
 
         boolean isMoving() { return state.addingReplicas.length + state.removingReplicas.length > 0; }
+        boolean isReplica(int b) { return holds(state.replicas, b); }
+        boolean isInSync(int b) { return holds(state.isr, b); }
+
+        /** For a reader; at level two with what each broker has of it. */
+        String shown() {
+            String form = "[t%d-%d leader=%d epoch=%d isr=%s elr=%s replicas=%s +%s -%s acked=%d has=%s] ";
+            String text = String.format(form, t, p, state.leader, state.leaderEpoch, Arrays.toString(state.isr),
+                Arrays.toString(elr), Arrays.toString(state.replicas), Arrays.toString(state.addingReplicas),
+                Arrays.toString(state.removingReplicas), acked, Arrays.toString(has));
+            for (int b = 1; nodes != null && b <= count; b++) text += nodes[b].shown(s);
+            return text;
+        }
     }
 
     /** A promise that did not hold: in which respect, and after how many actions. */
@@ -153,7 +165,7 @@ final class World {
         for (int b = 1; b <= count; b++) {
             Node.Part part = nodes[b].parts[slot.s];
             slot.has[b] = slot.acks.stream().filter(ack -> hasAck(part, ack)).count();
-            boolean isMember = brokers[b].up && holds(slot.state.isr, b);
+            boolean isMember = brokers[b].up && slot.isInSync(b);
             if (isMember && part != null && Real.end(part.log) >= slot.told) slot.cut[b] = false;
             if (!isMember || slot.has[b] < slot.acked) continue; // what it lost is not forgotten
             slot.wiped[b] = slot.excused[b] = false;
@@ -203,7 +215,7 @@ final class World {
     }
 
     private void dropped(Slot slot, int b) {
-        if (!brokers[b].up || holds(slot.state.replicas, b)) return;
+        if (!brokers[b].up || slot.isReplica(b)) return;
         slot.has[b] = 0;
         slot.wiped[b] = false;
         slot.place[b] = brokers[b].epoch % 2 == 0 ? 0 : brokers[b].dirDown.length - 1;
@@ -318,7 +330,7 @@ final class World {
     void assign(int... n) {
         Broker broker = brokers[n[0]];
         if (!broker.up || !hasDirectories() || broker.dirDown.length < 2) return;
-        Map<Uuid, Map<Uuid, List<Integer>>> places = live.stream().filter(x -> holds(x.state.replicas, n[0]))
+        Map<Uuid, Map<Uuid, List<Integer>>> places = live.stream().filter(x -> x.isReplica(n[0]))
             .collect(Collectors.groupingBy(x -> directory(n[0], x.place[n[0]]),
                 Collectors.groupingBy(x -> ids[x.t], Collectors.mapping(x -> x.p, Collectors.toList()))));
         if (!places.isEmpty()) kafka.assign(n[0], broker.epoch, places);
@@ -378,16 +390,16 @@ final class World {
     /** A replica catches up, and its leader asks to add it to the ISR. */
     void join(int... n) {
         Slot slot = there(n);
-        if (!isLed(slot) || !works(slot, n[2]) || !holds(slot.state.replicas, n[2])) return;
+        if (!isLed(slot) || !works(slot, n[2]) || !slot.isReplica(n[2])) return;
         slot.has[n[2]] = slot.has[slot.state.leader];
         slot.wiped[n[2]] = slot.excused[n[2]] = false;
-        if (holds(slot.state.isr, n[2])) return;
+        if (slot.isInSync(n[2])) return;
         alter(slot, IntStream.concat(Arrays.stream(slot.state.isr), IntStream.of(n[2])));
     }
 
     void shrink(int... n) {
         Slot slot = there(n);
-        if (!isLed(slot) || n[2] == slot.state.leader || !holds(slot.state.isr, n[2])) return;
+        if (!isLed(slot) || n[2] == slot.state.leader || !slot.isInSync(n[2])) return;
         alter(slot, Arrays.stream(slot.state.isr).filter(b -> b != n[2]));
     }
 

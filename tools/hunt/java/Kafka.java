@@ -2,7 +2,6 @@ package org.apache.kafka.controller;
 
 import java.nio.ByteBuffer;
 import java.util.*;
-import java.util.AbstractMap.SimpleImmutableEntry;
 import java.util.function.*;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.FeatureUpdate;
@@ -36,6 +35,8 @@ final class Kafka {
     private static final Object CONTEXT = Late.made("LogContext", "hunt");
     private static final Object SCHEMA = Late.call(kafka.server.KafkaRaftServer.class, "configSchema");
     private static final Class<?> PROVENANCE = Late.type("MetadataProvenance");
+    private static final Class<?> HANDLER = Late.type("ClusterControlManager$BrokerShutdownHandler"
+        + "|ClusterControlManager$BrokerUncleanShutdownHandler|BrokerUncleanShutdownHandler");
     private static final Map<String, VersionRange> SUPPORTED =
         Late.call(QuorumFeatures.class, "defaultFeatureMap|defaultSupportedFeatureMap", false);
     private static final ControllerRequestContext ASKED = Late.made(ControllerRequestContext.class,
@@ -43,6 +44,7 @@ final class Kafka {
             .setRequestApiVersion(ApiKeys.ALTER_PARTITION.latestVersion()),
         KafkaPrincipal.ANONYMOUS, OptionalLong.empty(), (Consumer<Integer>) count -> { });
     private static final MetadataRecordSerde SERDE = MetadataRecordSerde.INSTANCE;
+    private static final boolean HAS_TRACKER = Late.has(ClusterControlManager.class, "trackBrokerHeartbeat");
     private static final Object CHECKER = Late.constant("SupportedConfigChecker", "TRUE");
 
     /** A clock that only the schedule moves. */
@@ -105,12 +107,8 @@ final class Kafka {
         configs = Late.built(ConfigurationControlManager.class, parts);
         parts.put("ConfigurationControlManager", configs);
         // a registration is passed on to the manager of replicas, as QuorumController does
-        for (String kind : List.of("ClusterControlManager$BrokerShutdownHandler",
-            "ClusterControlManager$BrokerUncleanShutdownHandler", "BrokerUncleanShutdownHandler")) {
-            if (Late.type(kind) == null) continue;
-            parts.put(Late.type(kind).getSimpleName(), Late.proxy(kind, (name, args) ->
-                Late.call(replication, "handleBrokerShutdown|handleBrokerUncleanShutdown", args)));
-        }
+        if (HANDLER != null) parts.put(HANDLER.getSimpleName(), Late.proxy(HANDLER, (name, args) ->
+            Late.call(replication, "handleBrokerShutdown|handleBrokerUncleanShutdown", args)));
         cluster = Late.built(ClusterControlManager.class, parts);
         parts.put("ClusterControlManager", cluster);
         replication = Late.built(ReplicationControlManager.class, parts);
@@ -155,6 +153,7 @@ final class Kafka {
 
     /** Writes what a request brings about. An answer that brings about nothing may be an error. */
     <T> T done(ControllerResult<T> result) {
+        if (result == null) return null;
         write(result.records());
         String text = result.records().isEmpty() ? String.valueOf(result.response()) : "";
         isUnknown |= text.contains("errorCode=-1,") || text.contains("error=UNKNOWN_SERVER_ERROR");
@@ -195,11 +194,10 @@ final class Kafka {
     /** The length of a session passes, without heartbeats of this broker only. */
     void expire(int broker) {
         clock.ms += SESSION_MS + 1_000;
-        boolean isOld = !Late.has(cluster, "trackBrokerHeartbeat");
         for (BrokerRegistration other : brokers().values()) {
             if (other.id() == broker || other.fenced()) continue;
-            if (isOld) Late.call(cluster.heartbeatManager(), "touch", other.id(), false, offset);
-            else Late.call(cluster, "trackBrokerHeartbeat", other.id(), other.epoch());
+            if (HAS_TRACKER) Late.call(cluster, "trackBrokerHeartbeat", other.id(), other.epoch());
+            else Late.call(cluster.heartbeatManager(), "touch", other.id(), false, offset);
         }
         for (int i = 0; i < 12; i++) done(Late.call(replication, "maybeFenceOneStaleBroker"));
     }
@@ -239,13 +237,9 @@ final class Kafka {
     void alter(Uuid topic, World.Slot slot, int[] isr, IntToLongFunction epochs) {
         var part = new AlterPartitionRequestData.PartitionData().setPartitionIndex(slot.p)
             .setLeaderEpoch(slot.state.leaderEpoch).setPartitionEpoch(slot.state.partitionEpoch);
-        if (Late.has(part, "setNewIsrWithEpochs")) {
-            Late.call(part, "setNewIsrWithEpochs", Arrays.stream(isr).mapToObj(id ->
-                message("AlterPartitionRequestData$BrokerState", "setBrokerId", id, "setBrokerEpoch",
-                    epochs.applyAsLong(id))).toList());
-        } else {
-            Late.call(part, "setNewIsr", Arrays.stream(isr).boxed().toList());
-        }
+        String state = "AlterPartitionRequestData$BrokerState";
+        Late.call(part, "setNewIsrWithEpochs|setNewIsr", Arrays.stream(isr).mapToObj(id -> Late.type(state) == null ? id
+            : message(state, "setBrokerId", id, "setBrokerEpoch", epochs.applyAsLong(id))).toList());
         alter(new AlterPartitionRequestData().setBrokerId(slot.state.leader)
             .setBrokerEpoch(epochs.applyAsLong(slot.state.leader)).setTopics(List.of(
                 new AlterPartitionRequestData.TopicData().setTopicId(topic).setPartitions(List.of(part)))));
@@ -265,15 +259,12 @@ final class Kafka {
     void balance() { done(Late.call(replication, "maybeBalancePartitionLeaders")); }
 
     /** The timer of unclean elections, in releases that have one (since 3.9). */
-    void electUncleanly() {
-        ControllerResult<?> result = Late.call(replication, "maybeElectUncleanLeaders|");
-        if (result != null) done(result);
-    }
+    void electUncleanly() { done(Late.call(replication, "maybeElectUncleanLeaders|")); }
 
     /** Sets, or deletes if the value is empty, a setting of a topic or (no topic) of the cluster. */
     void configure(String topic, String name, String value) {
         var type = topic.isEmpty() ? ConfigResource.Type.BROKER : ConfigResource.Type.TOPIC;
-        var change = new SimpleImmutableEntry<>(value.isEmpty() ? OpType.DELETE : OpType.SET, value);
+        var change = Map.entry(value.isEmpty() ? OpType.DELETE : OpType.SET, value);
         done(Late.call(configs, "incrementalAlterConfigs",
             Map.of(new ConfigResource(type, topic), Map.of(name, change)), false, true));
     }
@@ -287,15 +278,12 @@ final class Kafka {
 
     void assign(int broker, long epoch, Map<Uuid, Map<Uuid, List<Integer>>> places) {
         String in = "AssignReplicasToDirsRequestData";
-        List<Object> directories = new ArrayList<>();
-        places.forEach((place, topics) -> {
-            List<Object> moved = new ArrayList<>();
-            topics.forEach((topic, numbers) -> moved.add(message(in + "$TopicData", "setTopicId", topic, "setPartitions",
-                numbers.stream().map(number -> message(in + "$PartitionData", "setPartitionIndex", number)).toList())));
-            directories.add(message(in + "$DirectoryData", "setId", place, "setTopics", moved));
-        });
-        done(Late.call(replication, "handleAssignReplicasToDirs", message(in, "setBrokerId", broker, "setBrokerEpoch", epoch,
-            "setDirectories", directories)));
+        var directories = places.entrySet().stream().map(place -> message(in + "$DirectoryData",
+            "setId", place.getKey(), "setTopics", place.getValue().entrySet().stream().map(topic ->
+                message(in + "$TopicData", "setTopicId", topic.getKey(), "setPartitions", topic.getValue().stream()
+                    .map(at -> message(in + "$PartitionData", "setPartitionIndex", at)).toList())).toList())).toList();
+        done(Late.call(replication, "handleAssignReplicasToDirs",
+            message(in, "setBrokerId", broker, "setBrokerEpoch", epoch, "setDirectories", directories)));
     }
 
     /** A message of Kafka's protocol with these values, each after the name of its setter. */
@@ -341,13 +329,10 @@ final class Kafka {
     }
 
     String setting(String topic, String name) {
-        Object entry;
-        if (Late.has(configs, "getTopicConfig")) {
-            entry = Late.call(configs, "getTopicConfig", topic, name);
-        } else {
-            Map<String, String> own = Late.call(configs, "getConfigs",
-                new ConfigResource(ConfigResource.Type.TOPIC, topic));
-            entry = Late.<Map<String, ?>>call(configs, "computeEffectiveTopicConfigs", own).get(name);
+        Object entry = Late.call(configs, "getTopicConfig|", topic, name);
+        if (entry == null) {
+            Map<?, ?> own = Late.call(configs, "getConfigs", new ConfigResource(ConfigResource.Type.TOPIC, topic));
+            entry = Late.<Map<?, ?>>call(configs, "computeEffectiveTopicConfigs", own).get(name);
         }
         return entry instanceof String text ? text : Late.call(entry, "value");
     }

@@ -5,7 +5,7 @@ import java.lang.reflect.*;
 import java.util.*;
 import java.util.concurrent.Callable;
 import java.util.function.BiFunction;
-import java.util.stream.Collectors;
+import java.util.stream.*;
 
 /**
  * Bridges the differences between releases by reflection: finds classes by the end of their name, methods by name,
@@ -22,18 +22,15 @@ final class Late {
         + " common.requests common.message metadata image image.writer controller clients"
         + " cluster server.metadata server.checkpoints utils log").split(" ");
     private static final Map<Class<?>, Map<String, Optional<Call>>> CALLS = new HashMap<>();
-    private static final Map<Class<?>, Set<String>> NAMES = new HashMap<>();
     private static final Map<Class<?>, Map<String, Optional<Field>>> FIELDS = new HashMap<>();
     private static final Map<String, Optional<Class<?>>> TYPES = new HashMap<>();
 
     private Late() { }
 
-    /** Runs this, and throws its exceptions on unchanged, without what reflection puts around them. */
+    /** Runs this, and throws its exceptions on unchanged. */
     private static <T> T sure(Callable<T> body) {
         try {
             return body.call();
-        } catch (InvocationTargetException e) {
-            throw Late.<RuntimeException>as(e.getCause());
         } catch (Exception e) {
             throw Late.<RuntimeException>as(e);
         }
@@ -44,17 +41,18 @@ final class Late {
 
     /** The class of one of these names, or null in releases without it. */
     static Class<?> type(String names) {
-        return TYPES.computeIfAbsent(names, x -> Arrays.stream(names.split("\\|")).<Class<?>>mapMulti((name, found) -> {
-            for (String root : List.of("org.apache.kafka.", "kafka.")) {
-                for (String place : PACKAGES) {
-                    try {
-                        found.accept(Class.forName(root + place + "." + name, false, Late.class.getClassLoader()));
-                    } catch (ClassNotFoundException | NoClassDefFoundError e) {
-                        continue;
-                    }
-                }
-            }
-        }).findFirst()).orElse(null);
+        return TYPES.computeIfAbsent(names, x -> Stream.of(names.split("\\|"))
+            .flatMap(name -> Stream.of("org.apache.kafka.", "kafka.")
+                .flatMap(root -> Stream.of(PACKAGES).<Class<?>>map(place -> loaded(root + place + "." + name))))
+            .filter(Objects::nonNull).findFirst()).orElse(null);
+    }
+
+    private static Class<?> loaded(String name) {
+        try {
+            return Class.forName(name, false, Late.class.getClassLoader());
+        } catch (ClassNotFoundException | NoClassDefFoundError e) {
+            return null;
+        }
     }
 
     /** The class that is meant: by itself, by its name, or as that of an object. */
@@ -68,13 +66,13 @@ final class Late {
         return type(names) == null ? null : sure(() -> type(names).getField(field).get(null));
     }
 
-    static boolean has(Object target, String name) {
-        return NAMES.computeIfAbsent(kind(target), c -> all(c).stream().map(Method::getName)
-            .collect(Collectors.toSet())).contains(name);
-    }
+    static boolean has(Object target, String name) { return !named(kind(target), name).isEmpty(); }
 
     /** Calls a method (static if the target is a class). Its exceptions are thrown on unchanged. */
     static <T> T call(Object target, String names, Object... args) { return run(names, target, names, args); }
+
+    /** A new object, from the longest constructor whose parameters these arguments fill. */
+    static <T> T made(Object type, Object... args) { return run("<init>", kind(type), "<init>", args); }
 
     /** Replays a record in a manager or a delta, if it has a `replay` for the record's type. */
     static void replay(Object target, Object record, long at) {
@@ -83,16 +81,15 @@ final class Late {
 
     @SuppressWarnings("unchecked")
     private static <T> T run(String key, Object target, String names, Object... args) {
-        Map<String, Optional<Call>> calls = CALLS.computeIfAbsent(kind(target), x -> new HashMap<>());
-        Optional<Call> found = calls.get(key);
-        if (found == null) calls.put(key, found = chosen(kind(target), names, args));
-        if (found.isEmpty()) return null;
-        int[] chosen = found.get().chosen;
-        Object[] given = new Object[chosen.length + 1];
+        Class<?> kind = kind(target);
+        Call call = CALLS.computeIfAbsent(kind, x -> new HashMap<>())
+            .computeIfAbsent(key, x -> chosen(kind, names, args)).orElse(null);
+        if (call == null) return null;
+        Object[] given = new Object[call.chosen.length + 1];
         given[0] = target;
-        for (int i = 0; i < chosen.length; i++) given[i + 1] = args[chosen[i]];
+        for (int i = 0; i < call.chosen.length; i++) given[i + 1] = args[call.chosen[i]];
         try {
-            return (T) (Object) found.get().handle.invokeExact(given);
+            return (T) (Object) call.handle.invokeExact(given);
         } catch (Throwable e) {
             throw Late.<RuntimeException>as(e);
         }
@@ -100,22 +97,37 @@ final class Late {
 
     private static Optional<Call> chosen(Class<?> kind, String names, Object[] args) {
         for (String name : names.split("\\|")) {
-            for (Method method : all(kind)) {
-                if (!method.getName().equals(name) || method.isBridge()) continue;
-                int[] fit = fit(method.getParameterTypes(), args);
-                if (fit != null) return Optional.of(new Call(sure(() -> handle(method)), fit));
+            for (Executable body : named(kind, name)) {
+                int[] fit = fit(body.getParameterTypes(), args);
+                if (fit != null) return Optional.of(new Call(sure(() -> handle(body)), fit));
             }
         }
         if (names.endsWith("|")) return Optional.empty();
         throw new IllegalStateException(kind.getName() + " has no " + names + " for " + Arrays.toString(args));
     }
 
-    /** A handle that takes an array: the target, which a static method ignores, and the arguments. */
-    private static MethodHandle handle(Method method) throws IllegalAccessException {
-        method.setAccessible(true);
-        MethodHandle handle = MethodHandles.lookup().unreflect(method).asFixedArity();
-        boolean isStatic = Modifier.isStatic(method.getModifiers());
-        if (isStatic) handle = MethodHandles.dropArguments(handle, 0, Object.class);
+    /** The methods of this name, of superclasses and interfaces too, or the constructors, longest first. */
+    private static List<? extends Executable> named(Class<?> kind, String name) {
+        if (name.equals("<init>")) {
+            return Stream.of(kind.getDeclaredConstructors())
+                .sorted(Comparator.comparing(c -> -c.getParameterCount())).toList();
+        }
+        return parents(kind).flatMap(c -> Stream.concat(Stream.of(c.getDeclaredMethods()),
+            Stream.of(c.getInterfaces()).flatMap(face -> Stream.of(face.getMethods()))))
+            .filter(method -> method.getName().equals(name) && !method.isBridge()).toList();
+    }
+
+    private static Stream<Class<?>> parents(Class<?> kind) {
+        return Stream.iterate(kind, Objects::nonNull, Class::getSuperclass);
+    }
+
+    /** A handle that takes an array: the target, which only a method of an object uses, and the arguments. */
+    private static MethodHandle handle(Executable body) throws IllegalAccessException {
+        body.setAccessible(true);
+        MethodHandle handle = (body instanceof Method method ? MethodHandles.lookup().unreflect(method)
+            : MethodHandles.lookup().unreflectConstructor((Constructor<?>) body)).asFixedArity();
+        boolean isOfObject = body instanceof Method && !Modifier.isStatic(body.getModifiers());
+        if (!isOfObject) handle = MethodHandles.dropArguments(handle, 0, Object.class);
         return handle.asType(handle.type().generic()).asSpreader(Object[].class, handle.type().parameterCount());
     }
 
@@ -133,24 +145,11 @@ final class Late {
         return chosen;
     }
 
-    private static List<Method> all(Class<?> kind) {
-        List<Method> found = new ArrayList<>();
-        for (Class<?> c = kind; c != null; c = c.getSuperclass()) {
-            found.addAll(List.of(c.getDeclaredMethods()));
-            for (Class<?> face : c.getInterfaces()) found.addAll(List.of(face.getMethods()));
-        }
-        return found;
-    }
-
     /** A field's value, or `otherwise` in releases without that field. */
     @SuppressWarnings("unchecked")
     static <T> T field(Object target, String name, T otherwise) {
         Field field = declared(target.getClass(), name);
-        try {
-            return field == null ? otherwise : (T) field.get(target);
-        } catch (IllegalAccessException e) {
-            throw new IllegalStateException(e);
-        }
+        return field == null ? otherwise : sure(() -> (T) field.get(target));
     }
 
     static void set(Object target, String name, Object value) {
@@ -161,16 +160,9 @@ final class Late {
     }
 
     private static Field declared(Class<?> kind, String name) {
-        return FIELDS.computeIfAbsent(kind, x -> new HashMap<>()).computeIfAbsent(name, x -> {
-            for (Class<?> c = kind; c != null; c = c.getSuperclass()) {
-                for (Field field : c.getDeclaredFields()) {
-                    if (!field.getName().equals(name)) continue;
-                    field.setAccessible(true);
-                    return Optional.of(field);
-                }
-            }
-            return Optional.empty();
-        }).orElse(null);
+        return FIELDS.computeIfAbsent(kind, x -> new HashMap<>()).computeIfAbsent(name, x ->
+            parents(kind).flatMap(c -> Stream.of(c.getDeclaredFields())).filter(field -> field.getName().equals(name))
+                .peek(field -> field.setAccessible(true)).findFirst()).orElse(null);
     }
 
     /** An object made without a constructor, for a parameter that is required but not used here. */
@@ -195,23 +187,10 @@ final class Late {
         Object builder = made(kind.getSimpleName() + "$Builder");
         for (Method method : builder.getClass().getDeclaredMethods()) {
             if (!method.getName().startsWith("set") || method.getParameterCount() != 1) continue;
-            Object part = parts.getOrDefault(method.getName(), parts.get(method.getParameterTypes()[0].getSimpleName()));
+            String kindOfPart = method.getParameterTypes()[0].getSimpleName();
+            Object part = parts.getOrDefault(method.getName(), parts.get(kindOfPart));
             if (part != null) call(builder, method.getName(), part);
         }
         return call(builder, "build");
-    }
-
-    /** A new object, from the longest constructor whose parameters these arguments fill. */
-    @SuppressWarnings("unchecked")
-    static <T> T made(Object type, Object... args) {
-        Constructor<?>[] constructors = kind(type).getDeclaredConstructors();
-        Arrays.sort(constructors, Comparator.comparing(c -> -c.getParameterCount()));
-        for (Constructor<?> constructor : constructors) {
-            int[] fit = fit(constructor.getParameterTypes(), args);
-            if (fit == null) continue;
-            constructor.setAccessible(true);
-            return (T) sure(() -> constructor.newInstance(Arrays.stream(fit).mapToObj(i -> args[i]).toArray()));
-        }
-        throw new IllegalStateException("no constructor of " + type + " for " + Arrays.toString(args));
     }
 }

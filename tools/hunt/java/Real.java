@@ -141,10 +141,8 @@ final class Real {
 
     /** Applies the metadata of a partition at its broker, which then leads or follows. */
     static void order(Object partition, TopicPartition at, Object state, boolean isNew, boolean leads, Uuid topic) {
-        if (Late.has(state, "toLeaderAndIsrPartitionState")) {
-            state = Late.call(state, "toLeaderAndIsrPartitionState", at, isNew);
-        }
-        Late.call(partition, leads ? "makeLeader" : "makeFollower", state, isNew, CHECKPOINTS,
+        Object older = Late.call(state, "toLeaderAndIsrPartitionState|", at, isNew);
+        Late.call(partition, leads ? "makeLeader" : "makeFollower", older == null ? state : older, isNew, CHECKPOINTS,
             Option.apply(topic), Option.empty());
     }
 
@@ -170,8 +168,8 @@ final class Real {
         try {
             Object found = opened(Late.call(partition, "fetchOffsetForTimestamp", -1L,
                 Option.apply(IsolationLevel.READ_UNCOMMITTED), Optional.empty(), true, Option.empty()));
-            if (Late.has(found, "timestampAndOffsetOpt")) found = opened(Late.call(found, "timestampAndOffsetOpt"));
-            return Late.field(found, "offset", -1L);
+            Object newer = opened(Late.call(found, "timestampAndOffsetOpt|"));
+            return Late.field(newer == null ? found : newer, "offset", -1L);
         } catch (org.apache.kafka.common.errors.ApiException e) {
             return -1;
         }
@@ -181,9 +179,8 @@ final class Real {
     static ByteBuffer bytes(Object read) {
         Object records = Late.field(Late.field(read, "fetchedData", null), "records", null);
         ByteBuffer buffer = ByteBuffer.allocate(Late.<Integer>call(records, "sizeInBytes"));
-        if (Late.has(records, "readInto")) Late.call(records, "readInto", buffer, 0);
-        else buffer.put(Late.<ByteBuffer>call(records, "buffer")).flip();
-        return buffer;
+        ByteBuffer inMemory = Late.call(records, "readInto|buffer", buffer, 0);
+        return inMemory == null ? buffer : buffer.put(inMemory).flip();
     }
 
     static void copy(Object partition, Object log, ByteBuffer bytes, int epoch, long highWatermark) {

@@ -32,11 +32,11 @@ final class Draw extends Random {
         return ids.length == 0 ? null : new int[] {from(ids)};
     }
 
-    int[] up() { return broker(b -> w.brokers[b].up); }
-    int[] start() { return with(broker(b -> !w.brokers[b].up), b -> number(2)); }
-    int[] registered() { return broker(b -> w.isUnfenced(b) && (!w.brokers[b].up || chance(0.5))); }
-    int[] unregister() { return broker(b -> w.kafka.brokers().containsKey(b) && (!w.brokers[b].up || chance(0.1))); }
-    int[] dir() { return with(up(), b -> w.hasDirectories() ? number(w.brokers[b[0]].dirDown.length) : null); }
+    int[] up() { return broker(b -> w.nodes[b].up); }
+    int[] start() { return with(broker(b -> !w.nodes[b].up), b -> number(2)); }
+    int[] registered() { return broker(b -> w.isUnfenced(b) && (!w.nodes[b].up || chance(0.5))); }
+    int[] unregister() { return broker(b -> w.kafka.brokers().containsKey(b) && (!w.nodes[b].up || chance(0.1))); }
+    int[] dir() { return with(up(), b -> w.hasDirectories() ? number(w.nodes[b[0]].dirDown.length) : null); }
 
     /** As many brokers, in any order. */
     private int[] replicas(int size) {
@@ -48,10 +48,10 @@ final class Draw extends Random {
     // A topic, or a partition of one, which exists
 
     int[] create() {
-        int t = w.nodes != null && chance(0.95) ? 0 : nextInt(World.TOPICS);
+        int t = w.isWhole && chance(0.95) ? 0 : nextInt(World.TOPICS);
         if (w.ids[t] != null) return null;
         int size = Math.min(w.count, from(1, 2, 2, 3, 3, 3));
-        int parts = w.nodes != null && chance(0.8) ? 1 : from(1, 1, 2);
+        int parts = w.isWhole && chance(0.8) ? 1 : from(1, 1, 2);
         int[] n = {t, from(0, 1, 2, 2, 2, 3), from(0, 0, 0, 1)};
         for (int p = 0; p < parts; p++) n = joined(n, new int[Math.min(p, 1)], replicas(size));
         return n;
@@ -100,13 +100,13 @@ final class Draw extends Random {
     }
 
     /** A replica that is not in the ISR and whose broker is up. */
-    int[] join() { return replica((slot, b) -> w.brokers[b].up && slot.isReplica(b) && !slot.isInSync(b)); }
+    int[] join() { return replica((slot, b) -> w.nodes[b].up && slot.isReplica(b) && !slot.isInSync(b)); }
 
     int[] shrink() { return replica((slot, b) -> slot.isInSync(b) && b != slot.state.leader); }
 
     int[] move() {
-        return with(replica((slot, b) -> w.hasDirectories() && w.brokers[b].up
-            && w.brokers[b].dirDown.length > 1 && slot.isReplica(b)), x -> number(2));
+        return with(replica((slot, b) -> w.hasDirectories() && w.nodes[b].up
+            && w.nodes[b].dirDown.length > 1 && slot.isReplica(b)), x -> number(2));
     }
 
     // Settings, features and controllers

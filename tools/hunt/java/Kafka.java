@@ -325,15 +325,12 @@ final class Kafka {
 
     /** The effective min ISR as a leader computes it, from the number of replicas of its own partition. */
     int minIsr(String topic, int replicas) {
-        return Math.min(replicas, Integer.parseInt(setting(topic, MIN_ISR)));
-    }
-
-    String setting(String topic, String name) {
-        Object entry = Late.call(configs, "getTopicConfig|", topic, name);
+        Object entry = Late.call(configs, "getTopicConfig|", topic, MIN_ISR);
         if (entry == null) {
             Map<?, ?> own = Late.call(configs, "getConfigs", new ConfigResource(ConfigResource.Type.TOPIC, topic));
-            entry = Late.<Map<?, ?>>call(configs, "computeEffectiveTopicConfigs", own).get(name);
+            entry = Late.<Map<?, ?>>call(configs, "computeEffectiveTopicConfigs", own).get(MIN_ISR);
         }
-        return entry instanceof String text ? text : Late.call(entry, "value");
+        String value = entry instanceof String text ? text : Late.call(entry, "value");
+        return Math.min(replicas, Integer.parseInt(value));
     }
 }

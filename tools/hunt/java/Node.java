@@ -2,7 +2,8 @@ package org.apache.kafka.controller;
 
 import java.nio.ByteBuffer;
 import java.util.*;
-import org.apache.kafka.clients.ClientResponse;
+import java.util.stream.*;
+import org.apache.kafka.clients.*;
 import org.apache.kafka.common.*;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.ApiException;
@@ -13,9 +14,10 @@ import org.apache.kafka.image.MetadataImage;
 import org.apache.kafka.metadata.*;
 
 /**
- * A broker of level two: Kafka's partitions, logs and manager of ISR changes. Each message that it sends, and
- * each batch of the metadata log, waits until the schedule delivers it. The loop of the fetcher, the transport
- * of requests, and the work of ReplicaManager between them are written here.
+ * A broker: whether it runs, with which epoch and directories. At level two it has Kafka's partitions, logs and
+ * manager of ISR changes; each message that it sends, and each batch of the metadata log, waits until the
+ * schedule delivers it. The loop of the fetcher, the transport of requests, and the work of ReplicaManager
+ * between them are written here.
  */
 final class Node {
     /** A replica: when the broker dies, its log remains and its partition does not. */
@@ -44,38 +46,82 @@ final class Node {
     private static final boolean IS_REPAIRED = Boolean.getBoolean("repaired");
     final World w;
     final int id;
+    boolean up;
+    boolean stopping;
+    private boolean wasClean;
+    long epoch = -1;
+    private int incarnation;
+    boolean[] dirDown;
+    final boolean[] cordoned;
+    // level two
     final Part[] parts;
     final Queue<Runnable> later = new ArrayDeque<>();
     final List<Wait> waits = new ArrayList<>();
-    long epoch;
     Object cache;
     Object manager;
     int at; // how many batches of the metadata log it has read
     private MetadataImage image;
     AlterPartitionRequestData asked; // its ISR change, in flight
     AlterPartitionResponseData answer; // and the controller's answer
-    private Object handler;
+    private RequestCompletionHandler handler;
 
-    Node(World world, int id) {
+    Node(World world, int id, int dirs) {
         w = world;
         this.id = id;
+        dirDown = new boolean[dirs];
+        cordoned = new boolean[dirs];
         parts = new Part[w.slots.length];
     }
 
-    boolean isUp() { return manager != null; }
     boolean isAsking() { return asked != null && answer == null; }
     boolean isFetching(int slot) { return parts[slot] != null && parts[slot].fetch != null; }
 
-    void start(long brokerEpoch) {
-        epoch = brokerEpoch;
-        cache = Real.cache(id);
-        manager = Real.manager(this);
-        image = MetadataImage.EMPTY;
-        at = w.kafka.images.size() - 1;
-        news();
+    // The life of a broker
+
+    void start(boolean withFailed) {
+        if (up) return;
+        boolean[] down = withFailed ? dirDown.clone() : new boolean[dirDown.length];
+        List<Uuid> online = directories(down, false);
+        if (online.isEmpty()) return;
+        epoch = w.kafka.register(id, new Uuid(id, ++incarnation), wasClean ? epoch : -1, online);
+        up = true;
+        wasClean = stopping = false;
+        dirDown = down;
+        if (w.isWhole) {
+            cache = Real.cache(id);
+            manager = Real.manager(this);
+            image = MetadataImage.EMPTY;
+            at = w.kafka.images.size() - 1;
+            news();
+        }
+        w.refresh();
+        for (World.Slot slot : w.live) {
+            if (!w.isWhole) w.dropped(slot, id);
+            slot.excused[id] |= slot.wiped[id] && !w.kafka.isElr();
+        }
     }
 
-    void stop(boolean isClean) {
+    List<Uuid> directories(boolean[] state, boolean wanted) {
+        return IntStream.range(0, state.length).filter(d -> state[d] == wanted).mapToObj(this::directory).toList();
+    }
+
+    private Uuid directory(int number) { return new Uuid(1_000 + id, 1_000 + number); }
+
+    void beat() {
+        if (!up) return;
+        boolean mayStop = w.kafka.beat(id, epoch, stopping, directories(dirDown, true), directories(cordoned, true),
+            w.isWhole ? w.kafka.ends.get(at - 1) : w.kafka.offset);
+        if (stopping && mayStop) end(true);
+    }
+
+    void stop() {
+        stopping = up;
+        beat();
+    }
+
+    void end(boolean isClean) {
+        up = stopping = false;
+        wasClean = isClean;
         for (Part part : parts) {
             if (part == null) continue;
             if (isClean) save(part);
@@ -83,11 +129,62 @@ final class Node {
             part.fetch = null;
             part.leader = -1;
         }
-        manager = null;
         asked = null;
         answer = null;
         later.clear();
         waits.clear();
+    }
+
+    /** The machine loses power: what was not flushed is gone (at level one, the whole log). */
+    void losePower() {
+        if (!up) return;
+        end(false);
+        for (World.Slot slot : w.slots) {
+            boolean isLess = w.isWhole ? cutToDisk(parts[slot.s]) : slot.has[id] > 0;
+            if (!isLess || slot.state == null) continue;
+            slot.cut[id] = true;
+            slot.has[id] = 0;
+            slot.wiped[id] = true;
+        }
+    }
+
+    /** Drops records that are not on disk. True if there were any. */
+    private static boolean cutToDisk(Part part) {
+        if (part == null) return false;
+        long kept = Late.<Long>call(part.log, "recoveryPoint");
+        boolean isLess = kept < Real.end(part.log);
+        Late.call(part.log, "truncateTo", kept);
+        return isLess;
+    }
+
+    void failDir(int number) {
+        if (!up || number >= dirDown.length) return;
+        assign();
+        w.refresh();
+        dirDown[number] = true;
+        if (directories(dirDown, false).isEmpty()) end(false);
+        else beat();
+    }
+
+    void cordon(int number) {
+        if (number >= cordoned.length) return;
+        cordoned[number] = !cordoned[number];
+        beat();
+    }
+
+    /** The broker reports in which directory each of its replicas is. */
+    void assign() {
+        if (!up || !w.hasDirectories() || dirDown.length < 2) return;
+        Map<Uuid, Map<Uuid, List<Integer>>> places = w.live.stream().filter(x -> x.isReplica(id))
+            .collect(Collectors.groupingBy(x -> directory(x.place[id]),
+                Collectors.groupingBy(x -> w.ids[x.t], Collectors.mapping(x -> x.p, Collectors.toList()))));
+        if (!places.isEmpty()) w.kafka.assign(id, epoch, places);
+    }
+
+    void move(World.Slot slot, int number) {
+        if (!up || number >= dirDown.length || dirDown[slot.place[id]] || dirDown[number]) return;
+        slot.place[id] = number;
+        assign();
     }
 
     /** For a reader: the broker, the leader it knows, its log end and high watermark, its ISR if it leads. */
@@ -101,7 +198,7 @@ final class Node {
     }
 
     void save() {
-        for (Part part : parts) if (part != null && isUp()) save(part);
+        for (Part part : parts) if (part != null && up) save(part);
     }
 
     private static void save(Part part) {
@@ -109,19 +206,9 @@ final class Node {
         part.saved = Real.highWatermark(part.log);
     }
 
-    /** Drops records that are not on disk. True if there were any. */
-    boolean losePower(int slot) {
-        Part part = parts[slot];
-        if (part == null) return false;
-        long kept = Late.<Long>call(part.log, "recoveryPoint");
-        boolean isLess = kept < Real.end(part.log);
-        Late.call(part.log, "truncateTo", kept);
-        return isLess;
-    }
-
     // The metadata log
 
-    boolean hasNews() { return isUp() && at < w.kafka.images.size(); }
+    boolean hasNews() { return up && at < w.kafka.images.size(); }
 
     /** Applies the next batch as ReplicaManager.applyDelta does: drops, leads or follows partitions. */
     void news() {
@@ -184,11 +271,11 @@ final class Node {
 
     // ISR changes: one request in flight, as NodeToControllerChannelManager sends it
 
-    void send(Object builder, Object handler) {
+    void send(Object builder, Object callback) {
         AbstractRequest request = ((AbstractRequest.Builder<?>) builder).build();
         asked = ((AlterPartitionRequest) request).data();
         answer = null;
-        this.handler = handler;
+        handler = (RequestCompletionHandler) callback;
     }
 
     void asks() {
@@ -202,13 +289,11 @@ final class Node {
 
     void answered() {
         if (answer == null) return;
-        AlterPartitionResponse body = new AlterPartitionResponse(answer);
-        Object done = handler;
+        var body = new AlterPartitionResponse(answer);
+        var header = new RequestHeader(ApiKeys.ALTER_PARTITION, ApiKeys.ALTER_PARTITION.latestVersion(), "hunt", 0);
         asked = null;
         answer = null;
-        Late.call(done, "onComplete", new ClientResponse(
-            new RequestHeader(ApiKeys.ALTER_PARTITION, ApiKeys.ALTER_PARTITION.latestVersion(), "hunt", 0),
-            null, "controller", 0, 0, false, null, null, body));
+        handler.onComplete(new ClientResponse(header, null, "controller", 0, 0, false, null, null, body));
     }
 
     void lose() { answer = null; }
@@ -232,7 +317,7 @@ final class Node {
     }
 
     boolean follows(int slot) {
-        return isUp() && parts[slot] != null && parts[slot].leader > 0 && parts[slot].leader != id;
+        return up && parts[slot] != null && parts[slot].leader > 0 && parts[slot].leader != id;
     }
 
     void produce(int slot) {
@@ -244,19 +329,15 @@ final class Node {
 
     /** Answers the requests that need not wait any longer, as DelayedProduce does. */
     void acknowledge() {
-        for (Iterator<Wait> all = waits.iterator(); all.hasNext(); ) {
-            Wait wait = all.next();
-            if (parts[wait.slot] != wait.part) {
-                all.remove();
-                continue;
-            }
+        waits.removeIf(wait -> {
+            if (parts[wait.slot] != wait.part) return true;
             scala.Tuple2<?, ?> done = Late.call(wait.part.partition, "checkEnoughReplicasReachOffset", wait.end);
-            if (done._2() == Errors.NONE && !(Boolean) done._1()) continue;
-            all.remove();
-            boolean counts = done._2() == Errors.NONE && !w.slots[wait.slot].unclean
-                && wait.part.topic.equals(w.ids[wait.slot / World.PARTS]);
-            if (counts) w.slots[wait.slot].acks.add(new long[] {wait.end - 1, wait.epoch});
-        }
+            if (done._2() == Errors.NONE && !(Boolean) done._1()) return false;
+            World.Slot slot = w.slots[wait.slot];
+            boolean counts = done._2() == Errors.NONE && !slot.unclean && wait.part.topic.equals(w.ids[slot.t]);
+            if (counts) slot.acks.add(new long[] {wait.end - 1, wait.epoch});
+            return true;
+        });
     }
 
     void fetch(int slot) {
@@ -264,18 +345,16 @@ final class Node {
         Part part = parts[slot];
         Node leader = w.nodes[part.leader];
         Part theirs = leader.parts[slot];
-        boolean isThere = leader.isUp() && theirs != null && theirs.partition != null && theirs.topic.equals(part.topic);
-        if (!isThere) return;
+        if (!leader.up || theirs == null || theirs.partition == null || !theirs.topic.equals(part.topic)) return;
         long end = Real.end(part.log);
-        Object read = Real.fetch(theirs.partition, this, part.topic, end, part.epoch,
-            Real.lastEpoch(part.log));
+        Object read = Real.fetch(theirs.partition, this, part.topic, end, part.epoch, Real.lastEpoch(part.log));
         Object diverging = Real.opened(Late.field(read, "divergingEpoch", null));
         part.fetch = new Fetch(part.epoch, end, Real.bytes(read), diverging, Late.field(read, "highWatermark", 0L));
     }
 
     void fetched(int slot) {
+        if (!isFetching(slot)) return;
         Part part = parts[slot];
-        if (!isUp() || part == null || part.fetch == null) return;
         Fetch fetch = part.fetch;
         part.fetch = null;
         if (fetch.diverging instanceof FetchResponseData.EpochEndOffset at) {

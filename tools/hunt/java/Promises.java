@@ -10,7 +10,7 @@ import org.apache.kafka.metadata.*;
 final class Promises {
     private static final int[] NONE = {};
     private static final String THEIRS = "(org\\.apache\\.)?kafka\\..*";
-    private static final String OURS = Late.class.getPackageName() + "\\.(Late|Real|Node|World|Kafka)\\b.*";
+    private static final String OURS = Late.class.getPackageName() + "\\.(Hunt|Op|Late|Real|Node|World|Kafka)\\b.*";
     private final World w;
 
     Promises(World world) { w = world; }
@@ -79,7 +79,7 @@ final class Promises {
 
     /** Whether a replica lacks acknowledged records; after a power failure, once its broker runs again. */
     private boolean isStale(World.Slot slot, int b) {
-        boolean isNoticed = w.brokers[b].up || !slot.wiped[b];
+        boolean isNoticed = w.nodes[b].up || !slot.wiped[b];
         return slot.has[b] < slot.acked && isNoticed && !slot.excused[b];
     }
 
@@ -90,7 +90,7 @@ final class Promises {
         if (!works(slot, leader)) w.broken(Promise.LEADER_ACTIVE, "");
         boolean isSame = slot.previous != null && slot.previous.leader == leader;
         if (isSame && slot.previous.leaderEpoch == state.leaderEpoch) return;
-        if (!w.brokers[leader].up && slot.wiped[leader]) return; // its loss is not known before it starts again
+        if (!w.nodes[leader].up && slot.wiped[leader]) return; // its loss is not known before it starts again
         boolean isUnclean = state.leaderRecoveryState.value() == 1;
         slot.unclean |= isUnclean;
         if (slot.has[leader] < slot.acked && !isUnclean && !slot.excused[leader]) {
@@ -128,9 +128,10 @@ final class Promises {
 
     private void minIsr(World.Slot slot, int[] elr) {
         if (!w.kafka.isElr()) return;
+        String topic = "t" + slot.t;
         int replicas = slot.state.replicas.length;
-        int theirs = Late.call(w.kafka.replication, "minIsrOfPartition|getTopicEffectiveMinIsr", "t" + slot.t, replicas);
-        if (theirs != w.kafka.minIsr("t" + slot.t, replicas)) w.broken(Promise.MIN_ISR_AGREED, "");
+        int theirs = Late.call(w.kafka.replication, "minIsrOfPartition|getTopicEffectiveMinIsr", topic, replicas);
+        if (theirs != w.kafka.minIsr(topic, replicas)) w.broken(Promise.MIN_ISR_AGREED, "");
         if (elr.length > 0 && slot.state.isr.length >= theirs) w.broken(Promise.ELR_UNDER_MIN, "");
     }
 
@@ -170,12 +171,10 @@ final class Promises {
     }
 
     private void directories(Map<Uuid, Iterable<?>> index) {
-        Set<Uuid> placed = new HashSet<>();
-        for (World.Slot slot : w.live) {
-            for (Uuid id : slot.directories) if (id.getMostSignificantBits() != 0) placed.add(id);
-        }
-        index.forEach((id, parts) -> same(parts.iterator(), x -> x.directories.contains(id), Promise.DIRECTORY_INDEX, ""));
-        if (!index.keySet().containsAll(placed)) w.broken(Promise.DIRECTORY_INDEX, "missing");
+        index.forEach((id, at) -> same(at.iterator(), x -> x.directories.contains(id), Promise.DIRECTORY_INDEX, ""));
+        boolean isComplete = w.live.stream().flatMap(x -> x.directories.stream())
+            .allMatch(id -> id.getMostSignificantBits() == 0 || index.containsKey(id));
+        if (!isComplete) w.broken(Promise.DIRECTORY_INDEX, "missing");
     }
 
     /** Checks that an index has the partitions that it should have, and no other. */

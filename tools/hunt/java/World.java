@@ -14,16 +14,6 @@ final class World {
     static final int TOPICS = 2;
     static final int PARTS = 3;
 
-    static final class Broker {
-        boolean up;
-        boolean stopping;
-        boolean wasClean;
-        long epoch = -1;
-        int incarnation;
-        boolean[] dirDown;
-        boolean[] cordoned;
-    }
-
     /** A partition: its state as the controller stored it, and its part of the ghost. */
     final class Slot {
         final int s; // its number, and the topic and partition to which that belongs
@@ -35,15 +25,14 @@ final class World {
         PartitionRegistration previous;
         long acked;
         final long[] has = new long[count + 1];
-        final boolean[] wiped = new boolean[count + 1]; // lost its log in a power failure, and has not been in sync since
-        // its loss is by design: without ELR the last member of an ISR may come back empty
-        final boolean[] excused = new boolean[count + 1];
+        final boolean[] wiped = new boolean[count + 1]; // lost its log with the power, and has not been in sync since
+        final boolean[] excused = new boolean[count + 1]; // by design: without ELR the last of an ISR may be empty
         final int[] place = new int[count + 1];
         int[] before; // its replicas before the last reassignment
         boolean unclean; // after an unclean election nothing is promised about this partition's records
         long told; // level two: the last log end that a leader reported to a consumer, and its leader epoch
         int toldIn = -1;
-        final boolean[] cut = new boolean[count + 1]; // lost records in a power failure, and has not reached `told` since
+        final boolean[] cut = new boolean[count + 1]; // lost records with the power, and has not reached `told` since
         final List<long[]> acks = new ArrayList<>(); // level two: offset and epoch of each acknowledged record
 
         Slot(int s) {
@@ -62,7 +51,7 @@ final class World {
             String text = String.format(form, t, p, state.leader, state.leaderEpoch, Arrays.toString(state.isr),
                 Arrays.toString(elr), Arrays.toString(state.replicas), Arrays.toString(state.addingReplicas),
                 Arrays.toString(state.removingReplicas), acked, Arrays.toString(has));
-            for (int b = 1; nodes != null && b <= count; b++) text += nodes[b].shown(s);
+            for (int b = 1; isWhole && b <= count; b++) text += nodes[b].shown(s);
             return text;
         }
     }
@@ -73,8 +62,8 @@ final class World {
     }
 
     final int count;
-    final Broker[] brokers;
-    final Node[] nodes; // level two: the brokers themselves, else null
+    final boolean isWhole; // level two
+    final Node[] nodes; // the brokers by their numbers, from 1 on
     final Kafka kafka;
     final Uuid[] ids = new Uuid[TOPICS];
     final Slot[] slots = new Slot[TOPICS * PARTS];
@@ -89,20 +78,16 @@ final class World {
     World(Op.Act cluster) {
         int[] n = cluster.n();
         count = n[0];
-        brokers = new Broker[count + 1];
+        isWhole = cluster.op() == Op.WHOLE;
+        nodes = new Node[count + 1];
         kafka = new Kafka(Kafka.knowsElr() ? n[2] : 0, n[4], n[3]);
         for (int s = 0; s < slots.length; s++) slots[s] = new Slot(s);
-        nodes = cluster.op() == Op.WHOLE ? new Node[count + 1] : null;
-        for (int b = 1; nodes != null && b <= count; b++) nodes[b] = new Node(this, b);
         for (int b = 1; b <= count; b++) {
-            brokers[b] = new Broker();
-            int dirs = (n[1] >> (b - 1) & 1) + 1;
-            brokers[b].dirDown = new boolean[dirs];
-            brokers[b].cordoned = new boolean[dirs];
-            start(b, 0);
-            beat(b);
+            nodes[b] = new Node(this, b, (n[1] >> (b - 1) & 1) + 1);
+            nodes[b].start(false);
+            nodes[b].beat();
         }
-        for (int b = 1; nodes != null && b <= count; b++) while (nodes[b].hasNews()) nodes[b].news();
+        for (int b = 1; b <= count; b++) while (isWhole && nodes[b].hasNews()) nodes[b].news();
     }
 
     /** Runs an action and checks the promises. An error in replay stops a controller and the schedule. */
@@ -120,8 +105,8 @@ final class World {
         }
         if (kafka.isUnknown) broken(Promise.ANSWERED, "UNKNOWN_SERVER_ERROR for " + act.op().name().toLowerCase());
         if (isOver) return;
-        if (nodes != null) whole(act.op() != Op.SETTLE);
-        if (kafka.offset != before || act.op() == Op.FAIL_OVER || nodes != null) look();
+        if (isWhole) whole(act.op() != Op.SETTLE);
+        if (kafka.offset != before || act.op() == Op.FAIL_OVER || isWhole) look();
         else looks++; // nothing was written, so nothing can have broken
         if (act.op() == Op.TIMER) promises.afterTimer();
     }
@@ -149,7 +134,7 @@ final class World {
                 slot.elr = Late.field(slot.state, "elr", new int[0]);
                 slot.directories = Arrays.asList(Late.field(slot.state, "directories", new Uuid[0]));
             }
-            if (nodes != null) measure(slot);
+            if (isWhole) measure(slot);
             else if (slot.state != last) for (int b = 1; b <= count; b++) dropped(slot, b);
         }
     }
@@ -165,7 +150,7 @@ final class World {
         for (int b = 1; b <= count; b++) {
             Node.Part part = nodes[b].parts[slot.s];
             slot.has[b] = slot.acks.stream().filter(ack -> hasAck(part, ack)).count();
-            boolean isMember = brokers[b].up && slot.isInSync(b);
+            boolean isMember = nodes[b].up && slot.isInSync(b);
             if (isMember && part != null && Real.end(part.log) >= slot.told) slot.cut[b] = false;
             if (!isMember || slot.has[b] < slot.acked) continue; // what it lost is not forgotten
             slot.wiped[b] = slot.excused[b] = false;
@@ -175,7 +160,7 @@ final class World {
     /** Forgets the records that a new leader lacks, so that they are reported once; all after an unclean
      * election: the leader may only now learn that it was removed in between, and begin with an empty log. */
     void forget(Slot slot, int leader) {
-        if (nodes == null) return;
+        if (!isWhole) return;
         Node.Part part = nodes[leader].parts[slot.s];
         slot.acks.removeIf(ack -> slot.unclean || !hasAck(part, ack));
         if (slot.cut[leader] && !kafka.isElr()) slot.told = Math.min(slot.told, part == null ? 0 : Real.end(part.log));
@@ -199,7 +184,7 @@ final class World {
             for (int b = 1; b <= count; b++) {
                 Node node = nodes[b];
                 while (node.hasNews()) node.news();
-                beat(b);
+                node.beat();
                 for (int s = 0; s < slots.length; s++) {
                     node.fetch(s);
                     node.fetched(s);
@@ -214,11 +199,12 @@ final class World {
         promises.quiet();
     }
 
-    private void dropped(Slot slot, int b) {
-        if (!brokers[b].up || slot.isReplica(b)) return;
+    /** At level one a broker that runs deletes its log of a partition that it has lost. */
+    void dropped(Slot slot, int b) {
+        if (!nodes[b].up || slot.isReplica(b)) return;
         slot.has[b] = 0;
         slot.wiped[b] = false;
-        slot.place[b] = brokers[b].epoch % 2 == 0 ? 0 : brokers[b].dirDown.length - 1;
+        slot.place[b] = nodes[b].epoch % 2 == 0 ? 0 : nodes[b].dirDown.length - 1;
     }
 
     static boolean holds(int[] ids, int id) {
@@ -243,106 +229,9 @@ final class World {
         return registration != null && !registration.fenced();
     }
 
-    private boolean works(Slot slot, int b) { return brokers[b].up && !brokers[b].dirDown[slot.place[b]]; }
+    private boolean works(Slot slot, int b) { return nodes[b].up && !nodes[b].dirDown[slot.place[b]]; }
 
     private boolean isLed(Slot slot) { return slot.state.leader >= 0 && works(slot, slot.state.leader); }
-
-    // Brokers
-
-    void start(int... n) {
-        Broker broker = brokers[n[0]];
-        if (broker.up) return;
-        boolean[] down = n[1] == 1 ? broker.dirDown.clone() : new boolean[broker.dirDown.length];
-        List<Uuid> online = directories(n[0], down, false);
-        if (online.isEmpty()) return;
-        broker.epoch = kafka.register(n[0], new Uuid(n[0], ++broker.incarnation),
-            broker.wasClean ? broker.epoch : -1, online);
-        broker.up = true;
-        broker.wasClean = false;
-        broker.stopping = false;
-        broker.dirDown = down;
-        if (nodes != null) nodes[n[0]].start(broker.epoch);
-        refresh();
-        for (Slot slot : live) {
-            if (nodes == null) dropped(slot, n[0]);
-            if (slot.wiped[n[0]] && !kafka.isElr()) slot.excused[n[0]] = true;
-        }
-    }
-
-    static Uuid directory(int broker, int number) { return new Uuid(1_000 + broker, 1_000 + number); }
-
-    private static List<Uuid> directories(int b, boolean[] state, boolean wanted) {
-        return IntStream.range(0, state.length).filter(d -> state[d] == wanted).mapToObj(d -> directory(b, d)).toList();
-    }
-
-    void beat(int... n) {
-        Broker broker = brokers[n[0]];
-        if (!broker.up) return;
-        boolean mayStop = kafka.beat(n[0], broker.epoch, broker.stopping, directories(n[0], broker.dirDown, true),
-            directories(n[0], broker.cordoned, true), nodes == null ? kafka.offset : kafka.ends.get(nodes[n[0]].at - 1));
-        if (broker.stopping && mayStop) end(n[0], true);
-    }
-
-    void stop(int... n) {
-        brokers[n[0]].stopping = brokers[n[0]].up;
-        beat(n);
-    }
-
-    void kill(int... n) { end(n[0], false); }
-
-    private void end(int b, boolean isClean) {
-        brokers[b].up = brokers[b].stopping = false;
-        brokers[b].wasClean = isClean;
-        if (nodes != null) nodes[b].stop(isClean);
-    }
-
-    /** The machine loses power: what was not flushed is gone (at level one, the whole log). */
-    void power(int... n) {
-        if (!brokers[n[0]].up) return;
-        kill(n);
-        for (Slot slot : slots) {
-            if (nodes != null && !nodes[n[0]].losePower(slot.s)) continue;
-            if (slot.state == null || nodes == null && slot.has[n[0]] == 0) continue;
-            slot.cut[n[0]] = true;
-            slot.has[n[0]] = 0;
-            slot.wiped[n[0]] = true;
-        }
-    }
-
-    void failDir(int... n) {
-        Broker broker = brokers[n[0]];
-        if (!broker.up || n[1] >= broker.dirDown.length) return;
-        assign(n);
-        refresh();
-        broker.dirDown[n[1]] = true;
-        if (directories(n[0], broker.dirDown, false).isEmpty()) kill(n);
-        else beat(n);
-    }
-
-    void cordon(int... n) {
-        Broker broker = brokers[n[0]];
-        if (n[1] >= broker.cordoned.length) return;
-        broker.cordoned[n[1]] = !broker.cordoned[n[1]];
-        beat(n);
-    }
-
-    /** The broker reports in which directory each of its replicas is. */
-    void assign(int... n) {
-        Broker broker = brokers[n[0]];
-        if (!broker.up || !hasDirectories() || broker.dirDown.length < 2) return;
-        Map<Uuid, Map<Uuid, List<Integer>>> places = live.stream().filter(x -> x.isReplica(n[0]))
-            .collect(Collectors.groupingBy(x -> directory(n[0], x.place[n[0]]),
-                Collectors.groupingBy(x -> ids[x.t], Collectors.mapping(x -> x.p, Collectors.toList()))));
-        if (!places.isEmpty()) kafka.assign(n[0], broker.epoch, places);
-    }
-
-    void move(int... n) {
-        Slot slot = there(n);
-        boolean[] down = brokers[n[2]].dirDown;
-        if (!brokers[n[2]].up || n[3] >= down.length || down[slot.place[n[2]]] || down[n[3]]) return;
-        slot.place[n[2]] = n[3];
-        assign(n[2]);
-    }
 
     // Topics
 
@@ -404,7 +293,7 @@ final class World {
     }
 
     private void alter(Slot slot, IntStream isr) {
-        kafka.alter(ids[slot.t], slot, isr.toArray(), b -> brokers[b].epoch);
+        kafka.alter(ids[slot.t], slot, isr.toArray(), b -> nodes[b].epoch);
     }
 
     /** An empty list of replicas cancels a reassignment. */
@@ -436,25 +325,26 @@ final class World {
     /** All brokers come back and all replicas catch up: then nothing may remain to be done. */
     void settle(int... none) {
         for (int b = 1; b <= count; b++) {
-            Broker broker = brokers[b];
-            boolean isKnown = broker.up && kafka.brokers().containsKey(b) && !broker.stopping
-                && kafka.brokers().get(b).epoch() == broker.epoch && directories(b, broker.dirDown, true).isEmpty();
+            Node node = nodes[b];
+            var known = kafka.brokers().get(b);
+            boolean isKnown = node.up && known != null && !node.stopping && known.epoch() == node.epoch
+                && node.directories(node.dirDown, true).isEmpty();
             if (!isKnown) {
-                kill(b);
+                node.end(false);
                 kafka.expire(b);
                 look();
-                start(b, 0);
+                node.start(false);
                 look();
             }
-            Arrays.fill(broker.cordoned, false);
-            beat(b);
-            look();
-            beat(b);
-            look();
-            assign(b);
+            Arrays.fill(node.cordoned, false);
+            for (int i = 0; i < 2; i++) {
+                node.beat();
+                look();
+            }
+            node.assign();
         }
-        if (nodes != null) quiet();
-        for (int round = 0; round < 3 && nodes == null; round++) {
+        if (isWhole) quiet();
+        for (int round = 0; round < 3 && !isWhole; round++) {
             for (Slot slot : slots) {
                 look();
                 if (slot.state == null || !isLed(slot)) continue;

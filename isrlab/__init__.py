@@ -45,7 +45,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Nothing is imported before it is used: Spark, numba and matplotlib take seconds."""
+    """Import a name on its first use: Spark, numba and matplotlib take seconds."""
     if name in _MODULES:
         return import_module(f"isrlab.{_MODULES[name] or name}")
     if name in _OBJECTS:

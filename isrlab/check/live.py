@@ -136,7 +136,7 @@ def _settings(
 
 
 def _versions(brokers: dict[str, SettingValues], version: str | None) -> tuple[KafkaVersion, ...]:
-    """The release, by the default of a setting that follows it up to 3.9."""
+    """The possible releases, by `version` or the default of a setting that names them up to 3.9."""
     values = [own[PROTOCOL] for own in brokers.values() if PROTOCOL in own]
     names = {value.partition("-")[0] for value, is_default in values if is_default}
     if version is None and names:

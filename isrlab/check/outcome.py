@@ -194,7 +194,7 @@ def _completed(controller: Controller) -> Controller:
 
 
 def _writes(controller: Controller) -> bool:
-    """acks=all is accepted: an available leader, and an ISR of min.insync.replicas."""
+    """Whether acks=all is accepted: an available leader, and an ISR of min.insync.replicas."""
     wanted, count = controller.settings.min_insync_replicas, len(controller.replicas)
     enough = rules.admits_acks_all(len(controller.isr), least(controller.version, wanted, count))
     return controller.leader in controller.available and enough

@@ -97,7 +97,7 @@ def _refusal(controller: Controller, request: m.AlterPartition) -> str | None:
 
 
 def _is_there(controller: Controller, request: m.AlterPartition) -> bool:
-    """The stored state is already what the leader wants: a retry after a lost answer."""
+    """Whether the stored state is already what the leader wants: a retry after a lost answer."""
     return (
         set(request.isr) == set(controller.isr)
         and request.leader_epoch == controller.leader_epoch
@@ -133,7 +133,7 @@ def _are_eligible(controller: Controller, request: m.AlterPartition) -> bool:
 
 
 def _on_register(before: Controller, message: m.RegisterBroker) -> ControllerStep:
-    """A broker process has started. A leaderless partition may have found its leader."""
+    """Register a started broker process. A leaderless partition may have found its leader."""
     broker = message.broker
     outputs: tuple[m.Output, ...] = ()
     if before.is_alive(broker) and before.version.notices_fast_bounce:
@@ -173,14 +173,14 @@ def _on_session_expired(controller: Controller, message: m.SessionExpired) -> Co
 
 
 def _lose_broker(before: Controller, broker: int) -> ControllerStep:
-    """A broker is dead, or fenced."""
+    """Handle the death or the fencing of a broker."""
     left = replace(before, alive=tuple(b for b in before.alive if b.id != broker))
     after = (kraft if left.version.kraft else zookeeper).lose(left, broker)
     return after, _news(before, after)
 
 
 def _on_controlled_shutdown(before: Controller, message: m.ControlledShutdown) -> ControllerStep:
-    """A broker wants to stop: its leadership moves, then it leaves the ISR.
+    """Let a broker stop: its leadership moves, then it leaves the ISR.
 
     In the ZooKeeper era a follower first gets the order to stop fetching, and not that it has left
     the ISR: neither may bring it back. Source: KC 0.8.2.2:261-270, 2.5.1:1141-1151;
@@ -199,7 +199,7 @@ def _on_controlled_shutdown(before: Controller, message: m.ControlledShutdown) -
 
 
 def fail_over(controller: Controller, live: tuple[m.BrokerInfo, ...]) -> ControllerStep:
-    """Another controller takes over, with the stored state and the brokers it finds alive.
+    """Let another controller take over, with the stored state and the brokers it finds alive.
 
     With ZooKeeper, a dead follower that the former controller had not noticed stays in the ISR: a
     new controller acts on brokers that die while it watches, not on those already gone. In KRaft
@@ -217,7 +217,7 @@ def fail_over(controller: Controller, live: tuple[m.BrokerInfo, ...]) -> Control
 
 
 def _on_elect_leaders(before: Controller, message: m.ElectLeaders) -> ControllerStep:
-    """An operator asks for the preferred leader, or for any leader at all.
+    """Elect for an operator: the preferred leader, or any leader at all.
 
     Source: electLeader, RCM trunk:1480-1530; onReplicaElection, KC 2.7.2:2140-2190.
     """
@@ -240,7 +240,7 @@ def _on_elect_leaders(before: Controller, message: m.ElectLeaders) -> Controller
 
 
 def _on_reassign(before: Controller, message: m.AlterPartitionReassignments) -> ControllerStep:
-    """An operator wants other replicas, or, with None, the former ones back.
+    """Move to the replicas that an operator wants or, with None, back to the former ones.
 
     Source: alterPartitionReassignments, RCM 3.8.0 and KafkaController.scala 2.5.1:1563-1628.
     """

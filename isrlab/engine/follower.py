@@ -78,7 +78,7 @@ def _waiting(broker: Broker) -> Broker:
 
 
 def _starts_over(broker: Broker, former: Follower, order: m.LeaderAndIsr) -> bool:
-    """The order makes it compare logs anew. Source: P 2.0.0:346, 2.0.1:366, 2.1.0:447."""
+    """Whether to compare logs anew. Source: P 2.0.0:346, 2.0.1:366, 2.1.0:447."""
     rule = broker.version.follow_again
     if former.leader != order.leader:
         return True

@@ -23,7 +23,7 @@ Step = tuple[Broker, tuple[m.Output, ...]]
 
 
 def is_eligible(broker: Broker, remote: RemoteReplica) -> bool:
-    """The replica's broker may be in the ISR, as far as this broker's metadata says."""
+    """Whether the replica's broker may be in the ISR, as far as this broker's metadata says."""
     known = broker.known(remote.id)
     return rules.is_isr_eligible(
         broker.version.eligibility,
@@ -40,7 +40,7 @@ def lag(broker: Broker, remote: RemoteReplica, now_ms: int) -> tuple[int, int, i
 
 
 def holds_back(broker: Broker, remote: RemoteReplica, now_ms: int) -> bool:
-    """The leader's high watermark waits for this follower."""
+    """Whether the leader's high watermark waits for this follower."""
     state = reading.leader_of(broker).isr_state
     counted = broker.version.high_watermark_set
     asks = counted == HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP_AND_ELIGIBLE
@@ -80,7 +80,7 @@ def settle(
 
 
 def _advance_high_watermark(broker: Broker, now_ms: int) -> Broker:
-    """maybeIncrementLeaderHW: the minimum end offset of the replicas that count."""
+    """Raise the high watermark to the least end offset that counts (maybeIncrementLeaderHW)."""
     role, log = reading.leader_of(broker), broker.log
     end = log.log_end_offset  # a replica that has reached it holds nothing back
     behind = [r for r in role.remotes if r.log_end_offset < end and holds_back(broker, r, now_ms)]
@@ -97,7 +97,7 @@ def _advance_high_watermark(broker: Broker, now_ms: int) -> Broker:
 
 
 def _is_satisfied(broker: Broker, role: Leader, delayed: DelayedProduce) -> bool:
-    """checkEnoughReplicasReachOffset; 0.8 also counts copies for acks=2 and more."""
+    """Whether the ISR has the records; in 0.8, enough copies (checkEnoughReplicasReachOffset)."""
     if delayed.acks == m.ACKS_ALL:
         return broker.log.high_watermark >= delayed.required_offset
     ends = [r.log_end_offset for r in role.remotes if r.id in role.isr]

@@ -61,7 +61,7 @@ def on_expire_isr(broker: Broker, now_ms: int) -> Step:
 
 
 def _waits_under_min_isr(broker: Broker, remote: RemoteReplica, now_ms: int) -> bool:
-    """The proposed KAFKA-19996: under min ISR, reaching a static high watermark is not enough."""
+    """Whether a follower must wait: under min ISR it joins only if caught up (KAFKA-19996)."""
     least = rules.effective_min_isr(broker.settings.min_insync_replicas, len(broker.replicas))
     waits = broker.version.expand_waits_under_min_isr and len(leader_of(broker).isr) < least
     return waits and not rules.is_caught_up(*lag(broker, remote, now_ms))
@@ -127,7 +127,7 @@ def pending(broker: Broker) -> PendingExpandIsr | PendingShrinkIsr:
 
 
 def is_pending(broker: Broker) -> bool:
-    """This broker leads, and has an ISR change in flight."""
+    """Whether this broker leads, and has an ISR change in flight."""
     role = broker.role
     return isinstance(role, Leader) and not isinstance(role.isr_state, CommittedIsr)
 

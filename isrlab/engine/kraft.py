@@ -124,7 +124,7 @@ def cancel(controller: Controller) -> Controller | None:
 
 
 def lose(controller: Controller, broker: int, is_unclean: bool = False) -> Controller:
-    """A broker is dead, fenced, wants to stop, or has come back from an unclean shutdown.
+    """Handle a broker that is dead, fenced, stopping, or back from an unclean shutdown.
 
     Unless it is in the ISR (or ELR, if unclean), nothing changes. Source: BrokersToIsrs, RCM 3.8.0.
     """

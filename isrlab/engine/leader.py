@@ -208,7 +208,7 @@ def _fetched(broker: Broker, remote: RemoteReplica, fetch: m.Fetch, now_ms: int)
 
 
 def on_expire_fetch(broker: Broker, expiry: m.ExpireFetch, now_ms: int) -> Step:
-    """A parked fetch has waited long enough: read again and answer with the newest state."""
+    """Answer a parked fetch that has waited long enough: read again, with the newest state."""
     role = leader_of(broker)
     wanted = expiry.replica, expiry.request
     due = [p for p in role.parked if (p.fetch.replica, p.fetch.request) == wanted]

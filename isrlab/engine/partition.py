@@ -36,7 +36,7 @@ class PartitionState(Frozen):
         return tuple(r for r in self.replicas if r not in self.adding)
 
     def is_moved(self, version: KafkaVersion) -> bool:
-        """A reassignment is in progress and can be completed now."""
+        """Whether a reassignment is in progress and can be completed now."""
         in_sync = {r for r in self.target if r in self.isr}
         return bool(self.adding or self.removing) and rules.completes_reassignment(
             version.reassignment,

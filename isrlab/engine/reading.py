@@ -52,7 +52,7 @@ def examine_fetch(broker: Broker, fetch: m.Fetch) -> tuple[str | None, tuple[int
 
 
 def is_stale(broker: Broker, fetch: m.Fetch) -> bool:
-    """The fetch is from before its broker's last restart, and this version refuses it.
+    """Whether this version refuses the fetch, as one from before its broker's last restart.
 
     Source: updateFetchStateOrThrow, R 3.7.1:108-125 (KAFKA-15221).
     """

@@ -146,12 +146,12 @@ class KafkaVersion:
 
     @property
     def writes_zookeeper(self) -> bool:
-        """Leaders write ISR changes into ZooKeeper themselves; from 2.7 they ask the controller."""
+        """Whether leaders write ISR changes into ZooKeeper, or (from 2.7) ask the controller."""
         return self.isr_write <= c.IsrWrite.ZOOKEEPER_NOTIFY
 
     @property
     def removal_raises_leader_epoch(self) -> bool:
-        """The leader epoch rises when the controller takes a follower out of the ISR.
+        """Whether the leader epoch rises when the controller takes a follower out of the ISR.
 
         Every write of a ZooKeeper controller raises it; in KRaft, a shrink did up to 3.5.
         """

@@ -47,12 +47,12 @@ def elect_preferred(controller: Controller) -> Controller:
 
 
 def lose(controller: Controller, broker: int) -> Controller:
-    """A broker is dead: elect another leader if it led, and take it out of the ISR."""
+    """Elect another leader if this dead broker led, and take it out of the ISR."""
     return _without(elect(controller) if controller.leader == broker else controller, broker)
 
 
 def shut_down(controller: Controller, broker: int) -> Controller:
-    """A broker wants to stop: it leaves the ISR, unless it leads and has no successor."""
+    """Take a stopping broker out of the ISR, unless it leads and has no successor."""
     if controller.leader != broker:
         return _without(controller, broker)
     successor = _first_in_sync(controller)

@@ -68,12 +68,12 @@ class Statement(msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_own(self) -> bool:
-        """The broker itself reports it, not a controller or the metadata log."""
+        """Whether the broker itself reports it, not a controller or the metadata log."""
         return not self.said_by
 
     @property
     def is_exact(self) -> bool:
-        """The row comes from the metadata log."""
+        """Whether the row comes from the metadata log."""
         return self.said_by == METADATA_LOG
 
     @property
@@ -82,7 +82,7 @@ class Statement(msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_leaders(self) -> bool:
-        """The leader reports it itself."""
+        """Whether the leader reports it itself."""
         return not self.said_by and self.broker is not None and self.broker == self.leader
 
     @property

@@ -201,7 +201,7 @@ class MovingCluster:
         return int(self.leaders[partition])
 
     def _decide(self, moment: Moment) -> None:
-        """The controller decides; up to 2.6 leaders that have not heard of it cannot change the
+        """Let the controller decide; up to 2.6 leaders that have not heard of it cannot change the
         ISR."""
         changes = self._decided[moment] = []
         for partition, message in self._questions(moment):
@@ -253,7 +253,7 @@ class MovingCluster:
             yield partition, message
 
     def _hear(self, moment: Moment) -> None:
-        """Every broker hears of the decision."""
+        """Let every broker hear of the decision."""
         changes, broker, now_ms = self._decided.pop(moment), moment.broker, self.now_ms
         for change in changes:
             self.known.read(change.partition, self._leader(change.partition), now_ms)
@@ -289,7 +289,7 @@ class MovingCluster:
             rows.state.threads[column][np.equal(rows.cell.thread_brokers, broker)] = until_ms
 
     def _go(self, moment: Moment) -> None:
-        """A process has stopped: the partitions that it led have no leader for a while."""
+        """Take out a stopped process: the partitions that it led have no leader for a while."""
         broker = moment.broker
         for partition in self._of(broker):
             leader = self._leader(partition)
@@ -316,7 +316,7 @@ class MovingCluster:
         return s.NEVER_MS
 
     def _obey(self, change: StoredChange, order: m.LeaderAndIsr) -> None:
-        """Brokers obey an order: the new leader, the followers, and their first actions."""
+        """Let brokers obey an order: the new leader, the followers, and their first actions."""
         partition, now_ms, former = change.partition, self.now_ms, self._leader(change.partition)
         leader = order.leader
         self.known.obey(partition, order, change.hearers, change.after.alive, now_ms)
@@ -353,7 +353,7 @@ class MovingCluster:
     # Producers
 
     def _release(self, partition: int, kind: int) -> None:
-        """A leader resigns: its waiting produces fail; keep them if producers retry."""
+        """Let a leader resign: its waiting produces fail; keep them if producers retry."""
         leader = self._leader(partition)
         rows = self.cell_rows[leader]
         retries = self.config.delivery_timeout_ms > 0

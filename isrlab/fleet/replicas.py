@@ -159,7 +159,7 @@ class ReplicaHistories:
         self._checkpoints[partition, broker] = log.high_watermark
 
     def go(self, moment: Moment, partitions: list[int]) -> None:
-        """A process ends; its log stays."""
+        """End a process; its log stays."""
         broker = moment.broker
         for partition in partitions:
             before = self.at(partition, broker, moment.heard_ms)

@@ -56,7 +56,7 @@ class ControllerPlayer:
     # The commands
 
     def register(self, broker: int, broker_epoch: int, was_clean: bool) -> None:
-        """A process of this broker has started; its former one, if alive, is fenced first."""
+        """Register a new process of this broker; its former one, if alive, is fenced first."""
         self._step(m.RegisterBroker(broker, broker_epoch, was_clean))
 
     def expire(self, broker: int) -> None:
@@ -68,7 +68,7 @@ class ControllerPlayer:
         self._step(m.ControlledShutdown(broker))
 
     def reassign(self, target: list[int] | None, *partitions: int) -> None:
-        """An operator asks for these replicas; None cancels a reassignment in progress."""
+        """Ask for these replicas as an operator; None cancels a reassignment in progress."""
         wanted = None if target is None else tuple(target)
         self._step(m.AlterPartitionReassignments(wanted), *partitions or (0,))
 
@@ -83,7 +83,7 @@ class ControllerPlayer:
         self._step(m.ElectLeaders(kind), *partitions or (0,))
 
     def alter(self, broker: int, epochs: list[int], members: list[list[int]], *more: int) -> None:
-        """A leader asks for an ISR. `epochs`: leader epoch, partition epoch; `members`: pairs of
+        """Ask for an ISR as a leader. `epochs`: leader epoch, partition epoch; `members`: pairs of
         broker and broker epoch; `more`: whether it is recovering (0 or 1), then the partition."""
         is_recovering, partition = (*more, 0)[:2]
         isr = tuple(number for number, _ in members)

@@ -69,7 +69,7 @@ class FollowerPlayer:
         self._answer(m.EpochEndOffset, epoch=epoch, end_offset=end_offset)
 
     def range(self, start: int, end: int) -> None:
-        """The fetch is out of range; the leader's log goes from `start` to `end`."""
+        """Answer that the fetch is out of range: the leader's log goes from `start` to `end`."""
         self._answer(m.FetchResponse, base_offset=0, error="OFFSET_OUT_OF_RANGE")
         asked = self.asked
         if isinstance(self.question, m.ListOffsets):
@@ -83,7 +83,7 @@ class FollowerPlayer:
             self._answer(m.FetchResponse, base_offset=0, error=name)
 
     def lost(self) -> None:
-        """The connection breaks before the answer."""
+        """Break the connection before the answer."""
         question = self.asking()
         if question is not None and isinstance(self.broker.role, Follower):
             self.asked = said(question)

@@ -81,7 +81,7 @@ class JudgedRun(NamedTuple):
             yield Compared(command, state, engine.seen())
 
     def agrees(self, version: KafkaVersion) -> bool:
-        """After every step the engine with these rules agrees with Kafka."""
+        """Whether the engine with these rules agrees with Kafka after every step."""
         try:
             return not any(step.differs for step in self.beside(version))
         except (ArithmeticError, LookupError, TypeError, ValueError):

@@ -70,7 +70,7 @@ class Notebook:
 
     @property
     def needs_spark(self) -> bool:
-        """A cell imports `isrlab.spark`."""
+        """Whether a cell imports `isrlab.spark`."""
         return any(USES_SPARK.search(c.source) for c in self.node.cells if c.cell_type == "code")
 
 

@@ -257,7 +257,7 @@ def _kafka(parameters: dict[str, Any]) -> str | None:
 
 @contextmanager
 def interrupts() -> Iterator[None]:
-    """The first Ctrl-C or termination ends the run; the next are ignored while it cleans up."""
+    """Let the first Ctrl-C or termination end the run; the next are ignored as it cleans up."""
 
     def interrupt(*_: Any) -> None:
         for each in (signal.SIGINT, signal.SIGTERM):

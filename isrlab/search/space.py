@@ -219,7 +219,7 @@ class Space:
     def _ask(
         self, controller: Controller, _: None, message: Any, broker: int, soon: bool
     ) -> Operated:
-        """A broker writes to ZooKeeper, which answers within the step."""
+        """Let a broker write to ZooKeeper, which answers within the step."""
         if controller.is_alive(broker):
             return self._tell(controller, None, message, soon)
         gone = m.Disconnected(m.CONTROLLER)
@@ -242,7 +242,7 @@ class Space:
         return controller, tuple(chain), ()
 
     def _expire(self, controller: Controller, _: None, broker: int, must: bool = False) -> Operated:
-        """The session of a broker ends, if it has one."""
+        """End the session of a broker, if it has one."""
         epochs = {info.id: info.broker_epoch for info in controller.alive}
         if broker in epochs:
             return self._tell(controller, None, m.SessionExpired(broker, epochs[broker]))
@@ -277,7 +277,7 @@ class Space:
     # Processes
 
     def _stop(self, broker: Broker, _: None, **how: Any) -> tuple[Any, Doings, Doings]:
-        """The process ends, and messages to it are lost."""
+        """End the process, and lose the messages to it."""
         what = {"log": broker.log, "broker_epoch": broker.broker_epoch + 1, **how}
         to = [slot for (_, target), slot in self.links.items() if target == broker.id]
         return StoppedBroker(broker.id, **what), tuple((slot, ("clear",)) for slot in to), ()

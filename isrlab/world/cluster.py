@@ -192,7 +192,7 @@ class Cluster:
             self._step_broker(envelope)
 
     def _is_paused(self, envelope: Envelope) -> bool:
-        """The message waits: a paused process handles none, a paused fetcher none of its leader."""
+        """Whether a message waits: all for a paused process, a leader's for a paused fetcher."""
         paused = self.paused.get(envelope.target)
         if paused == "fetcher":
             role = self.brokers[envelope.target].role
@@ -202,7 +202,7 @@ class Cluster:
         return paused == "process"
 
     def _lose(self, envelope: Envelope) -> None:
-        """A message is lost. Its connection breaks, which a waiting requester notices."""
+        """Lose a message: its connection breaks, which a waiting requester notices."""
         self.observer.keep(envelope, was_lost=True)
         requester, peer = envelope.source, envelope.target
         if not isinstance(envelope.message, _REQUESTS):
@@ -253,7 +253,7 @@ class Cluster:
     # Clients
 
     def produce(self, broker: int, ids: tuple[str, ...], acks: int = m.ACKS_ALL) -> Request:
-        """A client sends records to a broker. The answer may come now, later, or never."""
+        """Send records to a broker as a client. The answer may come now, later, or never."""
         request = Request(broker, ids, acks, self.now_ms)
         self.requests.append(request)
         if broker not in self.brokers:
@@ -265,7 +265,7 @@ class Cluster:
         return request
 
     def _answer(self, request: Request, error: str | None) -> None:
-        """The client receives the result of its request."""
+        """Give the client the result of its request."""
         request.error, waited_ms = error, self.now_ms - request.sent_ms
         detail = {"error": error} if error else {}
         detail["records"] = " ".join(request.ids)
@@ -286,7 +286,7 @@ class Cluster:
         self.observer.note("restart", broker, replica=broker)
 
     def stop_process(self, broker: int, how: str) -> None:
-        """The process ends; its log stays as it is on disk and in the page cache."""
+        """End the process; its log stays as it is on disk and in the page cache."""
         self.disks[broker] = self.brokers.pop(broker).log
         self.clean.discard(broker)
         self.paused.pop(broker, None)
@@ -298,13 +298,13 @@ class Cluster:
         self.observer.note("crash", broker, replica=broker, detail={"by": how})
 
     def kill(self, broker: int, how: str = "hard_shutdown") -> None:
-        """The process dies: its peers notice now, the controller later. Its log survives."""
+        """Kill the process: its peers notice now, the controller later. Its log survives."""
         self.stop_process(broker, how)
         self.reset_connections(broker)
         self.lose_session(broker)
 
     def lose_session(self, broker: int, at_once: bool = False) -> None:
-        """The controller loses this broker; it acts after the session timeout, or immediately."""
+        """Let the controller lose a broker; it acts after the session timeout, or immediately."""
         timeout_ms = self.settings.session_timeout_ms
         self.out_of_reach.setdefault(broker, self.now_ms)
         for known in [b for b in self.controller.alive if b.id == broker]:
@@ -316,7 +316,7 @@ class Cluster:
                 self.emit(m.CONTROLLER, (m.After(timeout_ms, expiry),))
 
     def reset_connections(self, broker: int) -> None:
-        """Peers that wait for this broker's answer see their connection break."""
+        """Break the connections of peers that wait for this broker's answer."""
         for number, other in list(self.brokers.items()):
             is_waiting = isinstance(other.role, Follower) and other.role.leader == broker
             if number != broker and is_waiting and not self.is_cut(number, broker):

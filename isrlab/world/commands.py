@@ -206,7 +206,7 @@ def _version(run: Run, version: KafkaVersion) -> None:
 
 
 def _partition(run: Run, *rest: Any) -> None:
-    """The first partition, p0, sets the topic's settings. Any others must follow it directly."""
+    """Add a partition. The first, p0, sets the topic's settings; others must follow directly."""
     *name, options = rest
     expected = f"p{len(run.topic)}" if run.world else "p0"
     if (name or ["p0"]) != [expected]:

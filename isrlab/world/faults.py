@@ -18,7 +18,7 @@ from isrlab.world.frames import Envelope, Fault
 
 
 def clean_shutdown(cluster: Cluster, broker: int) -> None:
-    """The broker moves its leadership, leaves the ISR, flushes its log and stops."""
+    """Let a broker move its leadership, leave the ISR, flush its log and stop."""
     cluster.brokers[broker] = replace(cluster.brokers[broker], is_shutting_down=True)
     cluster.tell(broker, m.CONTROLLER, m.ControlledShutdown(broker))
     cluster.stabilize()
@@ -32,7 +32,7 @@ def clean_shutdown(cluster: Cluster, broker: int) -> None:
 
 
 def power_loss(cluster: Cluster, broker: int) -> None:
-    """The machine loses power: unflushed records are gone, and no broker is notified.
+    """Cut a machine's power: unflushed records are gone, and no broker is notified.
 
     A controller dies with the brokers of its site and knows no broker when it returns.
     """
@@ -49,7 +49,7 @@ def power_loss(cluster: Cluster, broker: int) -> None:
 
 
 def start(cluster: Cluster, broker: int) -> None:
-    """The broker starts on its disk and registers with the controller."""
+    """Start a broker on its disk; it registers with the controller."""
     if not cluster.is_cut(broker, m.CONTROLLER):
         cluster.out_of_reach.pop(broker, None)
     cluster.start_process(broker)
@@ -60,7 +60,7 @@ def start(cluster: Cluster, broker: int) -> None:
 
 
 def hard_bounce(cluster: Cluster, broker: int) -> None:
-    """The process is killed and restarted before the controller can notice.
+    """Kill a process and restart it before the controller can notice.
 
     A controller fails over; in KRaft that has no effect: the metadata log names the brokers.
     """
@@ -86,7 +86,7 @@ def pause(cluster: Cluster, broker: int, what: str = "process") -> None:
 
 
 def resume(cluster: Cluster, broker: int) -> None:
-    """The paused process or fetcher continues, and handles queued messages in order of arrival."""
+    """Continue a paused process or fetcher, which handles queued messages in order of arrival."""
     what = cluster.paused.pop(broker)
     cluster.mark(broker, f"{what} goes on")
     held = [e for e in cluster.held if e.target == broker]
@@ -98,7 +98,7 @@ def resume(cluster: Cluster, broker: int) -> None:
 
 
 def network_partition(cluster: Cluster, machine: int, other: int) -> None:
-    """No message passes between two machines. `other` may be the controller."""
+    """Let no message pass between two machines. `other` may be the controller."""
     cluster.cuts.add(frozenset((machine, other)))
     cluster.mark(machine, f"is cut off from {other or 'the controller'}")
     if m.CONTROLLER in (machine, other):
@@ -106,7 +106,7 @@ def network_partition(cluster: Cluster, machine: int, other: int) -> None:
 
 
 def refuse(cluster: Cluster, request: Envelope) -> None:
-    """The controller fails to store an ISR change, and answers with a retriable error."""
+    """Let the controller fail to store an ISR change, and answer with a retriable error."""
     if not isinstance(request.message, m.AlterPartition):
         raise ValueError(f"the next message there is {type(request.message).__name__}; only an "
                          "AlterPartition can be refused")  # fmt: skip
@@ -117,7 +117,7 @@ def refuse(cluster: Cluster, request: Envelope) -> None:
 
 
 def heal(cluster: Cluster, machine: int, other: int) -> None:
-    """Messages pass again. Unanswered requests are sent again."""
+    """Let messages pass again. Unanswered requests are sent again."""
     cluster.cuts.discard(frozenset((machine, other)))
     cluster.mark(machine, f"reaches {other or 'the controller'} again")
     if m.CONTROLLER in (machine, other):
@@ -128,12 +128,12 @@ def heal(cluster: Cluster, machine: int, other: int) -> None:
 
 
 def degraded_network(cluster: Cluster, machine: int, other: int, latency_ms: int) -> None:
-    """Messages between two machines take this long, each way."""
+    """Let messages between two machines take this long, each way."""
     cluster.latencies[frozenset((machine, other))] = latency_ms
 
 
 def flush(cluster: Cluster, broker: int) -> None:
-    """The operating system writes the log's dirty pages back to disk."""
+    """Write the log's dirty pages back to disk, as the operating system does."""
     if (live := cluster.brokers.get(broker)) is not None:
         cluster.brokers[broker] = replace(live, log=live.log.flush())
     cluster.disks[broker] = cluster.disks[broker].flush()
@@ -149,7 +149,7 @@ def elect(cluster: Cluster, kind: str = "") -> None:
 
 
 def reassign(cluster: Cluster, target: tuple[int, ...] | str) -> None:
-    """An operator moves the partition; "cancel" takes that back."""
+    """Move the partition as an operator; "cancel" takes that back."""
     wanted = target if isinstance(target, tuple) else None
     add_brokers(cluster, wanted or ())
     cluster.tell(m.CONTROLLER, m.CONTROLLER, m.AlterPartitionReassignments(wanted))

@@ -69,7 +69,7 @@ class Event:
 
     @property
     def is_stored_state(self) -> bool:
-        """The event comes from the controller, not a broker."""
+        """Whether the event comes from the controller, not a broker."""
         return self.detail.get("said_by") == "controller"
 
     @property

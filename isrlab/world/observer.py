@@ -124,7 +124,7 @@ class Observer:
     # Safety properties
 
     def _remember_commits(self, before: Broker, after: Broker) -> None:
-        """A record is committed once a leader's high watermark has passed it."""
+        """Remember records as committed once a leader's high watermark has passed them."""
         if not isinstance(after.role, Leader):
             return
         start = before.log.high_watermark if isinstance(before.role, Leader) else 0
@@ -169,7 +169,7 @@ def _knew(end_offset: int, role: Leader, leaving: tuple[int, ...], now_ms: int) 
 
 
 def _is_cut(before: Log, after: Log) -> bool:
-    """Records were removed: the old last record decides, as no step both truncates and appends."""
+    """Whether the log's start or old last record has changed; no step both cuts and appends."""
     kept = len(before.records)
     return before.records is not after.records and (
         after.log_start_offset != before.log_start_offset

@@ -228,7 +228,7 @@ def _answer(state: s.State, now_ms: int, number: int, sent_bytes: int) -> None:
 
 @inlined
 def _leave(state: s.State, now_ms: int, number: int, write_ms: int) -> None:
-    """An answer leaves the leader: set when its thread's next fetch leaves and arrives."""
+    """Let an answer leave: set when its thread's next fetch leaves the follower and arrives."""
     thread, come_ms = state.threads[number], now_ms + log.latency_ms(state, number, now_ms)
     thread.left_ms = _end_of_work(state, number, come_ms, write_ms)
     thread.next_ms = thread.left_ms + log.latency_ms(state, number, thread.left_ms)

@@ -63,7 +63,7 @@ def on_follower_position(state: s.State, now_ms: int, row: int) -> bool:
 
 @inlined
 def _waits_under_min_isr(state: s.State, now_ms: int, row: int) -> bool:
-    """As in `engine/isr.py`: under min ISR, reaching a static high watermark is not enough."""
+    """Whether a follower must wait: under min ISR it joins only if caught up (`engine/isr.py`)."""
     if not state.rules.expand_waits_under_min_isr:
         return False
     follower, isr_size = state.followers[row], s.ZERO + 1
@@ -283,7 +283,7 @@ def _begin_epoch(state: s.State, now_ms: int, partition: int) -> None:
 
 @compiled
 def _start_over(state: s.State, now_ms: int, partition: int) -> None:
-    """Followers hear of a new epoch when the leader does, drop answers in flight and fetch again.
+    """Let followers hear of a new epoch with the leader, drop answers in flight and fetch again.
 
     They fetch immediately; a thread that also reads other partitions, with its next fetch.
     """

@@ -373,7 +373,7 @@ def about(row: Statement) -> int | None:
 
 
 def covers(absence: Absence, ts_ms: int) -> bool:
-    """The absence includes this moment."""
+    """Whether the absence includes this moment."""
     return absence.start_ms <= ts_ms and (absence.end_ms is None or ts_ms < absence.end_ms)
 
 

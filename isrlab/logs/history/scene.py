@@ -188,7 +188,7 @@ class Scene:
 
     @cached_property
     def hears_all(self) -> bool:
-        """A metadata log is here or, as in KRaft, each follower prints each ISR."""
+        """Whether a metadata log is here or, as in KRaft, each follower prints each ISR."""
         return self.has_metadata_log or any(
             row.kind == "metadata" and row.is_own and "correlation" not in row.detail
             for row in self.rows
@@ -227,6 +227,6 @@ class Scene:
 
 
 def is_within(times: Sequence[int], from_ms: int, to_ms: int) -> bool:
-    """One of these sorted times lies between the two moments, both included."""
+    """Whether one of these sorted times lies between the two moments, both included."""
     place = bisect_left(times, from_ms)
     return place < len(times) and times[place] <= to_ms

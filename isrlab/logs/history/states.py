@@ -283,7 +283,7 @@ class _Walk:
             self._lose(self.open[0].ts_ms, OPEN)
 
     def _ask(self, state: StoredState) -> None:
-        """A request with an unknown outcome: it shows at least the state before it."""
+        """Take in a request with an unknown outcome: it shows at least the state before it."""
         now = self.now
         if now and now.request and _same(now.isr, state.isr) and now.leader == state.leader:
             return  # repeated by a slow leader, which has not learned that it is stored
@@ -298,7 +298,7 @@ class _Walk:
         self.open = [state]
 
     def _confirm(self, state: StoredState) -> None:
-        """The known state, reported again: the requested changes were not stored."""
+        """Take in the known state, reported again: the requested changes were not stored."""
         assert self.now is not None
         for name in ("version", "leader_epoch", "leader", "replicas"):
             if getattr(self.now, name) is None:
@@ -308,7 +308,7 @@ class _Walk:
             self.open = [each for each in self.open if each.ts_ms > state.ts_ms]
 
     def _add(self, state: StoredState) -> None:
-        """A direct successor of the known state."""
+        """Take in a direct successor of the known state."""
         now = self.now
         assert now is not None
         if state.version is None and now.version is not None:
@@ -320,7 +320,7 @@ class _Walk:
         self._put(state, now.isr)
 
     def _leap(self, state: StoredState, why: str) -> None:
-        """A state that is not a direct successor: fill the gap with open requests, or leave it."""
+        """Take in a state that is no successor; fill the gap with open requests, or leave it."""
         now = self.now
         if self.open and now and len(self.open) == _step(now, state) - 1:
             for request in self.open[:]:
@@ -347,7 +347,7 @@ class _Walk:
         self.now, self.seen_ms, self.open = state, max(state.ts_ms, state.seen_ms), []
 
     def _lose(self, from_ms: int, why: str) -> None:
-        """Nothing is known from this moment on."""
+        """Note that nothing is known from this moment on."""
         if self.placed and self.placed[-1].state is not None:
             self.placed.append(PlacedState(max(from_ms, self.placed[-1].ts_ms + 1), None, why=why))
 

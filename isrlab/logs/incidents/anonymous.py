@@ -145,7 +145,7 @@ def _is_log_file(name: str) -> bool:
 
 
 def _is_usual(token: str) -> bool:
-    """All its words occur in Kafka's own lines."""
+    """Whether all its words occur in Kafka's own lines."""
     if _PACKAGES.fullmatch(token) or re.fullmatch(r"[A-Za-z]?", token):
         return True
     words = [word.lower() for word in _WORD.findall(token)]

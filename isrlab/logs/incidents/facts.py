@@ -53,7 +53,7 @@ class Case:
 
     @property
     def _is_broken(self) -> bool:
-        """A log directory failed, which lasts until the process is restarted."""
+        """Whether a log directory failed, which lasts until the process is restarted."""
         failed = [r for r in self.troubles if r.detail.get("cause") != "fetcher gave up"]
         failed = [row for row in failed if row.kind == "failed"] if not self.outs else []
         return any(

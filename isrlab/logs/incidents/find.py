@@ -364,7 +364,7 @@ def _joined(stories: list[_Story]) -> list[_Story]:
 
 
 def _is_continued(last: _Story, story: _Story) -> bool:
-    """`story` is part of the planned work of `last`, or trouble of the same brokers soon after."""
+    """Whether `story` is planned work of `last`, or trouble of the same brokers soon after."""
     if last.rule != story.rule or story.rule.name in UNKNOWN or story.case.losses:
         return False
     if story.rule.name not in PLANNED and last.case.brokers != story.case.brokers:

@@ -290,8 +290,8 @@ def _put_cut(cut: LogTruncation, key: Key, losses: list[Loss], partition: _Parti
 
 
 def _may_be_under_way(lost: LostRange, partition: _Partition) -> bool:
-    """So few records that producers with acks=all may still wait for them: a handful, or what is
-    usually appended in a short time (if known)."""
+    """Whether lost records are so few that producers with acks=all may still wait for them: a
+    handful, or what is usually appended in a short time (if known)."""
     to_ms, count = lost.appended_to_ms or 0, lost.last + 1 - lost.first
     before = next((point for point in partition.ends() if point[0] < to_ms), None)
     if count <= IN_FLIGHT or before is None:
@@ -333,7 +333,7 @@ def _dated(
 
 
 def _is_of_itself(row: Statement) -> bool:
-    """A broker reports its own log end, when it becomes leader or follower, or starts."""
+    """Whether a broker reports its own log end, becoming leader or follower, or starting."""
     is_own = "said_by" not in row.detail
     return is_own and (row.kind in ("leader", "follower") or row.detail.get("sign") == "loaded")
 

@@ -186,7 +186,7 @@ def _fences_itself(row: Statement, fenced: list[Statement], record: Record) -> b
 
 
 def _is_replay(fenced: Statement, record: Record) -> bool:
-    """A new controller replays the past: it has just unfenced the broker that it fences."""
+    """Whether a new controller replays the past: it has just unfenced the broker it fences."""
     before = (fenced.ts_ms - SAME_EVENT_MS, fenced.ts_ms)
     rows = record.said("restart", before, fenced.replica, cause="unfenced")
     return any(row.broker == fenced.broker for row in rows)
@@ -275,7 +275,7 @@ def is_back_at_once(out: Absence) -> bool:
 
 
 def _is_kept_elsewhere(out: Absence, record: Record) -> bool:
-    """Another leader keeps this replica in its ISR for the whole absence, which is long enough."""
+    """Whether another leader keeps this replica in its ISR for the whole, long enough absence."""
     end_ms = out.end_ms or record.end_ms
     if end_ms - out.start_ms < KEPT_MS:
         return False

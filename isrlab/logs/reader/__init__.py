@@ -16,7 +16,7 @@ _PLACES = {"BrokerLogs": "read", "LogDirError": "files", "read_local": "read"}
 
 
 def __getattr__(name: str) -> Any:
-    """Modules that need numpy and Arrow are imported on first use: lines are read without them."""
+    """Import a name that needs numpy or Arrow on its first use: lines are read without them."""
     if name in _PLACES:
         return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
     raise AttributeError(f"{__name__} has no {name!r}; it has {', '.join(__all__)}")

@@ -273,12 +273,12 @@ class Layout:
 
     @cached_property
     def _is_stock(self) -> bool:
-        """Its first shape is that of Kafka's own configuration."""
+        """Whether its first shape is that of Kafka's own configuration."""
         return not self.keys and bool(self.shapes) and self.shapes[0].words == "[date] LEVEL "
 
     @cached_property
     def has_loggers_behind(self) -> bool:
-        """Its lines are those of Kafka's own layout: each ends with its logger."""
+        """Whether its lines are those of Kafka's own layout: each ends with its logger."""
         return not self.keys and not self.other and self.name == "stock"
 
     def has_head(self, line: str) -> bool:

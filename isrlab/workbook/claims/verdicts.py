@@ -58,7 +58,7 @@ class Assertion:
 
     @property
     def is_question(self) -> bool:
-        """The source asks, the run answers."""
+        """Whether the source asks and the run answers."""
         return any(case.claimed == "?" for case in self.cases)
 
     @property

@@ -86,7 +86,7 @@ class FaultRecording(NamedTuple):
 
     @property
     def is_grave(self) -> bool:
-        """After the fault a partition had no leader, refused acks=all, or lost records."""
+        """Whether a partition then had no leader, refused acks=all, or lost records."""
         since = self.fault_ms
         spans = (span for condition in GRAVE for span in self.held.get(condition, []))
         return since is not None and (self.loses or any(start >= since for start, _ in spans))

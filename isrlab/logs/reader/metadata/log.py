@@ -58,7 +58,7 @@ class MetadataCluster:
         )
 
     def forget(self) -> None:
-        """Records are missing: names stay, everything else may have changed."""
+        """Forget all but names, because records are missing: anything else may have changed."""
         self.partitions, self.inactive, self.saved = {}, set(), None
 
     def apply(self, batch: list[Record]) -> Iterator[MetadataEvent]:

@@ -147,9 +147,8 @@ def on_brokers(
     blank: dict[str, tuple[str, str]] = {_column(*column): ("", "") for column in columns}
     cells = {name: dict(blank) for name in variants.values()}
     for count in counts:
-        word = "lost" if count.lost else "offline" if count.offline else "safe"
-        number = {"lost": count.lost, "offline": count.offline, "safe": count.tries}[word]
-        text = f"{word}\n{number} of {count.tries}"
+        word = "lost" if count.lost else "leaderless" if count.leaderless else "safe"
+        text = f"{word}\n{getattr(count, word, count.tries)} of {count.tries}"
         cells[variants[count.variant]][_column(count.release, count.elr)] = text, word
     return cells
 
@@ -167,7 +166,8 @@ def plot_on_brokers(cells: Mapping[str, Mapping[str, tuple[str, str]]]) -> Axes:
     outcomes = [word for row in cells.values() for _, word in row.values() if word]
     title = f"Real brokers lost acknowledged records in {outcomes.count('lost')} of "
     title += f"{len(outcomes)} pairs of schedule and release"
-    return plot_matrix(cells, title, colours={"": style.WHITE}, size=(1.0, 0.42))
+    colours = {"": style.WHITE, "leaderless": style.OUTCOMES["offline"]}
+    return plot_matrix(cells, title, colours=colours, size=(1.0, 0.42))
 
 
 def by_judge() -> dict[str, dict[str, str]]:

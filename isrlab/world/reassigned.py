@@ -34,7 +34,8 @@ class TopicMoment(msgspec.Struct):
 
 
 class TopicTry(msgspec.Struct):
-    """`lost`: how many acknowledged records no replica had when all brokers were back."""
+    """`lost`: how many acknowledged records no replica had when all brokers were back; -1 until
+    they have been counted."""
 
     variant: str
     topic: str
@@ -46,10 +47,11 @@ class TopicTry(msgspec.Struct):
 
     @property
     def word(self) -> str:
-        """ "lost"; "offline" if no replica led after the failure and nothing was lost; "safe"."""
+        """ "lost"; "leaderless" if nothing was lost and no replica led at some moment; "safe"; or
+        "not counted"."""
         if self.lost:
-            return "lost"
-        return "offline" if any(m.leader < 0 for m in self.moments) else "safe"
+            return "lost" if self.lost > 0 else "not counted"
+        return "leaderless" if any(m.leader < 0 for m in self.moments) else "safe"
 
     @property
     def moved_s(self) -> float:
@@ -72,14 +74,15 @@ class ClusterRun(msgspec.Struct):
 
 
 class Tally(NamedTuple):
-    """A variant on a release; `elr`: with eligible leader replicas. `*_records`: lost in a try."""
+    """The tries of a variant on a release, and how many ended with which `TopicTry.word`; `elr`:
+    with eligible leader replicas. `*_records`: lost in a try."""
 
     release: str
     elr: bool
     variant: str
     tries: int
     lost: int
-    offline: int
+    leaderless: int
     fewest_records: int
     most_records: int
 
@@ -101,7 +104,7 @@ def counts(variant: str | None = None, folder: Path = FOLDER) -> Iterator[Tally]
     for key in sorted(tries, key=lambda key: (key[2], key[0], key[1])):
         words = [each.word for each in tries[key]]
         lost = [each.lost for each in tries[key]]
-        yield Tally(*key, len(words), words.count("lost"), words.count("offline"),
+        yield Tally(*key, len(words), words.count("lost"), words.count("leaderless"),
                     min(lost), max(lost))  # fmt: skip
 
 
@@ -109,6 +112,6 @@ def advised(names: Mapping[str, str]) -> list[dict[str, object]]:
     """The outcomes of the tries in ADVICE: a row for each release and each variant in `names`."""
     return [
         {"on real brokers": names[c.variant], "release": c.release, "tries": c.tries,
-         "records lost in": c.lost, "without a leader": c.offline}
+         "tries with a loss": c.lost, "tries without a leader for a time": c.leaderless}
         for c in counts(folder=ADVICE) if c.variant in names
     ]  # fmt: skip

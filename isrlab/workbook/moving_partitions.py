@@ -88,12 +88,12 @@ def moved(config: FleetConfig) -> MoveResult:
 
 
 def least_throttle(produced: float, at_leader: int, at_newcomer: int, copies: int = 3) -> float:
-    """Bytes/s below which newcomers never catch up; `produced` bytes/s go into each partition.
-
-    `at_leader` is how many partitions of a batch one leader has: the followers in their ISRs and
-    the newcomers each take all new data. `at_newcomer` is how many one new broker has.
+    """Bytes/s that a throttle must exceed, or newcomers never catch up: it lets `USABLE` of itself
+    through, and `produced` bytes/s go into each partition. `at_leader` is how many partitions of a
+    batch one leader has: the followers in their ISRs and the newcomers each take all new data.
+    `at_newcomer` is how many one new broker has.
     """
-    return produced * max(at_leader * copies, at_newcomer)
+    return produced * max(at_leader * copies, at_newcomer) / USABLE
 
 
 def expected_s(config: FleetConfig) -> float:
@@ -199,7 +199,7 @@ def _seconds(value: float) -> str:
 
 def rate(bytes_per_s: float) -> str:
     """A rate in words; 0 is no throttle."""
-    return f"{bytes_per_s / 1e6:g} MB/s" if bytes_per_s else "no throttle"
+    return f"{bytes_per_s / 1e6:.4g} MB/s" if bytes_per_s else "no throttle"
 
 
 def plot_progress(config: FleetConfig) -> Axes:
@@ -251,8 +251,7 @@ def finding(config: FleetConfig, table: pd.DataFrame) -> str:
     for batch in sorted(set(table["batch"].tolist())):
         least = least_throttle(produced, -(-batch // LEADERS), batch, config.replication_factor)
         parts.append(f"{rate(least)} for batches of {batch}")
-    off = (done["formula_s"] / done["done_s"] - 1).abs()
-    off = off[np.isfinite(off)]
+    off = (done["formula_s"] / done["done_s"] - 1).abs().replace(np.inf, np.nan).dropna()
     return (
         f"{len(done)} of {len(bound)} ways to move {every} partitions under a throttle end in "
         f"{config.minutes:g} minutes, after {done['done_s'].min():,.0f} to "

@@ -1,8 +1,8 @@
 """Which alerts would have fired: conditions on a cluster's gauges, with `for:`.
 
 An alert is a condition and how long it must hold. It is evaluated at fixed times, so it may
-miss a short time in between. The condition of a counter is that it grew within a minute. Times are
-ms on the clock of the record.
+miss a short time in between. The condition of a counter is that it grew within `WINDOW_MS`. Times
+are ms on the clock of the record.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OFFLINE = "OfflinePartitionsCount > 0"
 SHRINKS = "increase(IsrShrinksPerSec) > 0"
 UNCLEAN = "increase(UncleanLeaderElectionsPerSec) > 0"
 REFUSED = "increase(ErrorsPerSec, NOT_ENOUGH_REPLICAS) > 0"
-MINUTE_MS = 60_000
+WINDOW_MS = 300_000  # in which `increase` of a counter looks back
 SOON_MS = 10_000  # after a fault, in which its effects still begin
 
 
@@ -64,7 +64,7 @@ def conditions(record: Record, min_insync_replicas: int) -> dict[str, Times]:
         r for r in record.rows["produce_error"] if "NOT_ENOUGH" in r.detail.get("error", "")
     )
     counted[REFUSED] = [row.ts_ms for row in refusals]
-    held |= {alert: [(ms, ms + MINUTE_MS) for ms in times] for alert, times in counted.items()}
+    held |= {alert: [(ms, ms + WINDOW_MS) for ms in times] for alert, times in counted.items()}
     return {alert: merged(times) for alert, times in held.items()}
 
 

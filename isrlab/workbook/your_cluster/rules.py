@@ -46,12 +46,13 @@ class AlertRule(NamedTuple):
 
     @property
     def expression(self) -> str:
-        """In PromQL: a gauge's sum, or a counter's increase in five minutes (`alerts`: in one)."""
+        """In PromQL: a gauge's sum, or a counter's increase in `alerts.WINDOW_MS`."""
         domain, kind, name = re.split(r":type=|,name=", self.jmx.lower())
         metric = f"{domain.replace('.', '_')}_{kind}_{name}"
         if not name.endswith("persec"):
             return f"sum({metric}) > 0"
-        return f"sum(increase({metric.removesuffix('persec')}_total{self.labels}[5m])) > 0"
+        total = f"{metric.removesuffix('persec')}_total{self.labels}"
+        return f"sum(increase({total}[{alerts.WINDOW_MS // 60_000}m])) > 0"
 
 
 OF_REPLICAS = "kafka.server:type=ReplicaManager,name="
@@ -162,10 +163,9 @@ def _row(
     }  # fmt: skip
 
 
-def _fires(each: FaultRecording, rule: AlertRule, wait: float, every_s: float) -> Iterator[int]:
+def _fires(each: FaultRecording, rule: AlertRule, wait: float, every_s: float) -> list[int]:
     held = each.held.get(rule.condition, [])
-    for on, _ in alerts.firings(held, round(1000 * wait), round(1000 * every_s)):
-        yield on
+    return [on for on, _ in alerts.firings(held, round(1000 * wait), round(1000 * every_s))]
 
 
 def as_yaml(for_s: float) -> str:

@@ -147,7 +147,7 @@ def _arrows(before: Frame, frame: Frame, has_zookeeper: bool) -> list[Arrow]:
 
 
 def nodes(run: Run) -> str:
-    """Every write into ZooKeeper: the node and its content; the model's controller has epoch 1.
+    """The state's node at the start, then each write into ZooKeeper. The controller has epoch 1.
 
     Source: ZkData.scala 1.1.1:261-268.
     """
@@ -156,8 +156,8 @@ def nodes(run: Run) -> str:
     known: object = None
     lines, notices = list[str](), 0
     for frame in run.frames[run.first_frame :]:
-        when, state = f"{frame.now_ms - START_MS:>8,} ms", frame.controller.state
-        if state != known:
+        when = f"{frame.now_ms - START_MS:>8,} ms" if known else "   at start"
+        if (state := frame.controller.state) != known:
             content = {"controller_epoch": 1, "leader": state.leader, "version": 1,
                        "leader_epoch": state.leader_epoch, "isr": list(state.isr)}  # fmt: skip
             node = f"/brokers/topics/t/partitions/0/state  {json.dumps(content)}"

@@ -300,7 +300,8 @@ def read_logs(context: click.Context, log_dir: str, *, form: str | None, since: 
 @click.option("--trace", is_flag=True, help="Also show every message.")
 @click.option("--decided", "mix", is_flag=False, flag_value="", metavar="['kill=2 power=1']",
     help="Print instead how likely a promise is to break after each step, for this fault mix.")
-@click.option("--property", "promise", default="committed_records_survive", show_default=True)
+@click.option("--property", "promise", default="committed_records_survive", show_default=True,
+    help="The promise for --decided.")
 def play(file: IO[str], version: str | None, trace: bool, mix: str | None, promise: str) -> None:
     """Play a scenario (a file, or - for standard input) and print what happens.
 
@@ -325,19 +326,19 @@ def play(file: IO[str], version: str | None, trace: bool, mix: str | None, promi
     except (scenario.ScriptError, ValueError) as error:
         _stop(f"{file.name}: {error}", 2)
     click.echo(run.printed, nl=False)
-# fmt: on
 
 
-# fmt: off
 @main.command(help=SEARCH)
 @click.argument("budgets", nargs=-1, metavar="[BUDGET=N]...")
 @click.option("--property", "name", metavar="NAME", help="The promise. Default with --all: any.")
-@click.option("--version", "version", default="0.10.2", show_default=True, metavar="V")
+@click.option("--version", default="0.10.2", show_default=True, metavar="V", help="The release.")
 @click.option("--unless", metavar="V", help="A release in which the schedule must be harmless.")
-@click.option("--partition", default="partition replicas=1,2", show_default=True, metavar="LINE")
+@click.option("--partition", default="partition replicas=1,2", show_default=True, metavar="LINE",
+    help="The scenario line of the partition, or several separated by newlines.")
 @click.option("--power", "faults", multiple=True, type=click.Choice(POWERS), help="Extra faults.")
 @click.option("--word", "words", multiple=True, metavar="COMMAND", help="Draw only these commands.")
-@click.option("--seeds", default=2_000, show_default=True, type=click.IntRange(1), metavar="N")
+@click.option("--seeds", default=2_000, show_default=True, type=click.IntRange(1), metavar="N",
+    help="Random schedules to try without --all.")
 @of_all
 def search(
     budgets: tuple[str, ...], *, all_: bool, name: str | None, seeds: int, unless: str | None,

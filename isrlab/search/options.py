@@ -8,11 +8,13 @@ from typing import Any
 
 import click
 
-SEARCH = """Look for a schedule that breaks a promise, and print its shortest form.
+SEARCH = """Look for a schedule that breaks a promise, and print it.
 
-With --all, it tries every schedule that the BUDGETs allow, shortest first: which message arrives
-next, which request is repeated, which session ends. Unclean election is off unless LINE turns it
-on. With several partitions (a LINE for each) it searches the last, and the others do not change.
+It draws schedules at random. From the first that breaks the promise it removes lines while that one
+still breaks it; a shorter one may exist. With --all, it tries all schedules that the BUDGETs allow,
+shortest first: which message arrives next, which request is repeated, which session ends. Unclean
+election is off unless LINE turns it on. With several partitions (a LINE for each) it searches the
+last, and the others do not change.
 
 The search has no clock: a follower's clock may expire at any time (lags=1). "No schedule" covers
 all delays with two exceptions: no request is repeated while it or its answer is in flight, and the
@@ -43,9 +45,7 @@ Examples:
 """
 _NUMBER: dict[str, Any] = {"metavar": "N", "show_default": True}
 OPTIONS = (
-    click.option(
-        "--all", "all_", is_flag=True, help="Try every schedule. The options below need it."
-    ),
+    click.option("--all", "all_", is_flag=True, help="Try every schedule. Options below need it."),
     click.option("--workers", default=1, type=click.IntRange(1, 64), help="Threads.", **_NUMBER),
     click.option(
         "--memory",

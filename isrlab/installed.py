@@ -43,7 +43,7 @@ def require(*extras: str) -> None:
 
 def give(target: Path) -> dict[str, list[str]]:
     """Copy notebooks and data to `target`. Returns the names of the files that are new, updated,
-    or kept because the reader changed them although isrlab's have changed too.
+    or kept because the reader as well as isrlab has changed them.
 
     Files that the reader deleted are copied again. Raises OSError if `target` cannot be written.
     """

@@ -97,7 +97,7 @@ class IsrWrite(Form):
 class AfterIsrError(Form):
     """What a leader does when its ISR change has failed with an error that is not final."""
 
-    WAITS = 0, "an ISR change that failed is never sent again"
+    WAITS = 0, "an ISR change that failed stays pending if the leader asked the controller"
     REVERTS = 1, "an ISR change that failed is taken back (KAFKA-13254)"
     RESENDS = 2, "an ISR change that failed is sent again (KAFKA-14010)"
 

@@ -161,7 +161,7 @@ class KafkaVersion:
     def of(cls, name: str | KafkaVersion) -> KafkaVersion:
         """The rules of a release as a user types it: "0.10.2", "2.5.1", "3.9".
 
-        Raises ValueError if there is no such minor release, or it is older than 0.8.2.
+        Any patch number is accepted. Raises ValueError for an unknown minor release.
         """
         if isinstance(name, KafkaVersion):
             return name

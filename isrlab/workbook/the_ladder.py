@@ -49,7 +49,7 @@ RUNGS = (
     Rung("KIP-101", "loss_three_replicas", "lost", "a restarted follower loses records",
          "a follower trusted its own high watermark, not its leader's history"),
     Rung("KIP-101", "divergence_power_loss", "diverged", "logs diverge in a power failure",
-         "compared offsets, not who wrote them"),
+         "compared offsets, not the records' leader epochs"),
     Rung("KAFKA-3919", "real_offsets", "diverged", "logs diverge, as in KAFKA-3919",
          "the same, in a power cut that happened"),
     Rung("KIP-279", "fast_leader_change", "diverged", "logs diverge in two fast elections",

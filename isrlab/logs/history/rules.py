@@ -138,7 +138,7 @@ class Account:
         return self.lines[first : bisect_right(self.lines, to_ms, key=_ms)]
 
     def hearing(self, line: Statement, brokers: set[Any]) -> set[int | None]:
-        """The brokers whose logs continue for long enough to show what they heard of a line."""
+        """The brokers whose logs cover the `HEARD_MS` after a line, in which they heard of it."""
         span = line.ts_ms, line.ts_ms + HEARD_MS
         return {broker for broker in brokers if self.scene.covers(broker, *span)}
 

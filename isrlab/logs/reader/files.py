@@ -318,7 +318,7 @@ def divided(source: Source, part_bytes: int) -> Iterator[tuple[ReadBlock, int]]:
         lines, at, wanted = 0, 0, 0
         for chunk in _blockwise(file):
             size, at = whole_end(chunk), at + len(chunk)
-            # With whole lines for long before its end, this is where `blocks` ends one.
+            # `blocks` ends one here if almost the whole chunk consists of whole lines.
             if at >= wanted and size > 2 * MAX_LINE_BYTES and len(chunk) - size < MAX_LINE_BYTES:
                 wanted = at + part_bytes
                 whole = at - len(chunk) + size

@@ -86,7 +86,6 @@ final class Kafka {
     }
 
     static boolean hasWriter() { return Late.type("RecordListWriter") != null; }
-
     static boolean knowsElr() { return SUPPORTED.containsKey(ELR); }
 
     private static ApiMessageAndVersion feature(String name, int level) {
@@ -318,9 +317,7 @@ final class Kafka {
     }
 
     MetadataVersion version() { return Late.call(features, "metadataVersionOrThrow|metadataVersion"); }
-
     boolean isElr() { return Boolean.TRUE.equals(Late.call(features, "isElrFeatureEnabled|")); }
-
     Map<Integer, BrokerRegistration> brokers() { return cluster.brokerRegistrations(); }
 
     /** The effective min ISR as a leader computes it, from the number of replicas of its own partition. */

@@ -96,7 +96,7 @@ final class Node {
         }
         w.refresh();
         for (World.Slot slot : w.live) {
-            if (!w.isWhole) w.dropped(slot, id);
+            if (!w.isWhole) slot.drop(id);
             slot.excused[id] |= slot.wiped[id] && !w.kafka.isElr();
         }
     }

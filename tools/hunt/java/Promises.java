@@ -96,7 +96,7 @@ final class Promises {
         if (slot.has[leader] < slot.acked && !isUnclean && !slot.excused[leader]) {
             w.broken(Promise.LEADER_HAS_ALL, "");
         }
-        w.forget(slot, leader);
+        slot.forget(leader);
         slot.acked = Math.min(slot.acked, slot.has[leader]);
         for (int b = 1; b <= w.count; b++) slot.has[b] = Math.min(slot.has[b], slot.acked);
     }
@@ -239,7 +239,7 @@ final class Promises {
             if (state.leader < 0) continue;
             Node.Part leads = w.nodes[state.leader].parts[slot.s];
             long end = leads == null || leads.partition == null ? 0 : Real.told(leads.partition);
-            boolean isReadable = slot.acks.stream().allMatch(ack -> ack[0] < end && World.hasAck(leads, ack));
+            boolean isReadable = slot.acks.stream().allMatch(ack -> ack[0] < end && slot.isAt(state.leader, ack));
             if (!isReadable) w.broken(Promise.ACKED_READABLE, "");
             if (state.isr.length < state.replicas.length) continue;
             for (int b : state.isr) {

@@ -86,7 +86,6 @@ final class Real {
     }
 
     static long end(Object log) { return Late.<Long>call(log, "logEndOffset"); }
-
     static long highWatermark(Object log) { return Late.<Long>call(log, "highWatermark"); }
 
     /** Whether this log has the record with this offset and leader epoch, which identify it. */

@@ -44,6 +44,65 @@ final class World {
         boolean isMoving() { return state.addingReplicas.length + state.removingReplicas.length > 0; }
         boolean isReplica(int b) { return holds(state.replicas, b); }
         boolean isInSync(int b) { return holds(state.isr, b); }
+        private boolean works(int b) { return nodes[b].up && !nodes[b].dirDown[place[b]]; }
+        private boolean isLed() { return state.leader >= 0 && works(state.leader); }
+        private void alter(IntStream isr) { kafka.alter(ids[t], this, isr.toArray(), b -> nodes[b].epoch); }
+
+        /** Writes an acknowledged record, if the whole ISR works and is large enough for the leader. */
+        void write() {
+            if (!isLed() || state.isr.length < kafka.minIsr("t" + t, state.replicas.length)) return;
+            if (!Arrays.stream(state.isr).allMatch(this::works)) return;
+            acked = Math.max(acked, has[state.leader]) + 1;
+            for (int b : state.isr) has[b] = acked;
+        }
+
+        /** A replica catches up, and its leader asks to add it to the ISR. */
+        void join(int b) {
+            if (!isLed() || !works(b) || !isReplica(b)) return;
+            has[b] = has[state.leader];
+            wiped[b] = excused[b] = false;
+            if (!isInSync(b)) alter(IntStream.concat(Arrays.stream(state.isr), IntStream.of(b)));
+        }
+
+        void shrink(int b) {
+            if (isLed() && b != state.leader && isInSync(b)) alter(Arrays.stream(state.isr).filter(x -> x != b));
+        }
+
+        /** At level one a broker that runs deletes its log of a partition that it has lost. */
+        void drop(int b) {
+            if (!nodes[b].up || isReplica(b)) return;
+            has[b] = 0;
+            wiped[b] = false;
+            place[b] = nodes[b].epoch % 2 == 0 ? 0 : nodes[b].dirDown.length - 1;
+        }
+
+        // Level two: the ghost's numbers are read from the logs
+
+        boolean isAt(int b, long[] ack) {
+            Node.Part part = nodes[b].parts[s];
+            return part != null && Real.has(part.log, ack[0], (int) ack[1]);
+        }
+
+        private void measure() {
+            acked = acks.size();
+            for (int b = 1; b <= count; b++) {
+                int id = b;
+                has[b] = acks.stream().filter(ack -> isAt(id, ack)).count();
+                if (!nodes[b].up || !isInSync(b)) continue; // what it lost is not forgotten
+                if (endAt(b) >= told) cut[b] = false;
+                if (has[b] == acked) wiped[b] = excused[b] = false;
+            }
+        }
+
+        private long endAt(int b) { return nodes[b].parts[s] == null ? -1 : Real.end(nodes[b].parts[s].log); }
+
+        /** Forgets the records that a new leader lacks, so that they are reported once; all after an unclean
+         * election: the leader may only now learn that it was removed in between, and begin with an empty log. */
+        void forget(int leader) {
+            if (!isWhole) return;
+            acks.removeIf(ack -> unclean || !isAt(leader, ack));
+            if (cut[leader] && !kafka.isElr()) told = Math.min(told, Math.max(0, endAt(leader)));
+        }
 
         /** For a reader; at level two with what each broker has of it. */
         String shown() {
@@ -134,37 +193,12 @@ final class World {
                 slot.elr = Late.field(slot.state, "elr", new int[0]);
                 slot.directories = Arrays.asList(Late.field(slot.state, "directories", new Uuid[0]));
             }
-            if (isWhole) measure(slot);
-            else if (slot.state != last) for (int b = 1; b <= count; b++) dropped(slot, b);
+            if (isWhole) slot.measure();
+            else if (slot.state != last) for (int b = 1; b <= count; b++) slot.drop(b);
         }
     }
 
-    // Level two: the ghost's numbers are read from the logs
-
-    static boolean hasAck(Node.Part part, long[] ack) {
-        return part != null && Real.has(part.log, ack[0], (int) ack[1]);
-    }
-
-    private void measure(Slot slot) {
-        slot.acked = slot.acks.size();
-        for (int b = 1; b <= count; b++) {
-            Node.Part part = nodes[b].parts[slot.s];
-            slot.has[b] = slot.acks.stream().filter(ack -> hasAck(part, ack)).count();
-            boolean isMember = nodes[b].up && slot.isInSync(b);
-            if (isMember && part != null && Real.end(part.log) >= slot.told) slot.cut[b] = false;
-            if (!isMember || slot.has[b] < slot.acked) continue; // what it lost is not forgotten
-            slot.wiped[b] = slot.excused[b] = false;
-        }
-    }
-
-    /** Forgets the records that a new leader lacks, so that they are reported once; all after an unclean
-     * election: the leader may only now learn that it was removed in between, and begin with an empty log. */
-    void forget(Slot slot, int leader) {
-        if (!isWhole) return;
-        Node.Part part = nodes[leader].parts[slot.s];
-        slot.acks.removeIf(ack -> slot.unclean || !hasAck(part, ack));
-        if (slot.cut[leader] && !kafka.isElr()) slot.told = Math.min(slot.told, part == null ? 0 : Real.end(part.log));
-    }
+    // Level two
 
     private void whole(boolean isOne) {
         for (int b = 1; b <= count; b++) nodes[b].acknowledge();
@@ -199,14 +233,6 @@ final class World {
         promises.quiet();
     }
 
-    /** At level one a broker that runs deletes its log of a partition that it has lost. */
-    void dropped(Slot slot, int b) {
-        if (!nodes[b].up || slot.isReplica(b)) return;
-        slot.has[b] = 0;
-        slot.wiped[b] = false;
-        slot.place[b] = nodes[b].epoch % 2 == 0 ? 0 : nodes[b].dirDown.length - 1;
-    }
-
     static boolean holds(int[] ids, int id) {
         for (int x : ids) if (x == id) return true;
         return false;
@@ -228,10 +254,6 @@ final class World {
         BrokerRegistration registration = kafka.brokers().get(b);
         return registration != null && !registration.fenced();
     }
-
-    private boolean works(Slot slot, int b) { return nodes[b].up && !nodes[b].dirDown[slot.place[b]]; }
-
-    private boolean isLed(Slot slot) { return slot.state.leader >= 0 && works(slot, slot.state.leader); }
 
     // Topics
 
@@ -266,40 +288,11 @@ final class World {
 
     private static List<Integer> ids(int[] n, int from) { return Arrays.stream(n).skip(from).boxed().toList(); }
 
-    /** Writes an acknowledged record, if the whole ISR works and is large enough for the leader. */
-    void write(int... n) {
-        Slot slot = there(n);
-        int[] isr = slot.state.isr;
-        if (!isLed(slot) || isr.length < kafka.minIsr("t" + n[0], slot.state.replicas.length)) return;
-        if (!Arrays.stream(isr).allMatch(b -> works(slot, b))) return;
-        slot.acked = Math.max(slot.acked, slot.has[slot.state.leader]) + 1;
-        for (int b : isr) slot.has[b] = slot.acked;
-    }
-
-    /** A replica catches up, and its leader asks to add it to the ISR. */
-    void join(int... n) {
-        Slot slot = there(n);
-        if (!isLed(slot) || !works(slot, n[2]) || !slot.isReplica(n[2])) return;
-        slot.has[n[2]] = slot.has[slot.state.leader];
-        slot.wiped[n[2]] = slot.excused[n[2]] = false;
-        if (slot.isInSync(n[2])) return;
-        alter(slot, IntStream.concat(Arrays.stream(slot.state.isr), IntStream.of(n[2])));
-    }
-
-    void shrink(int... n) {
-        Slot slot = there(n);
-        if (!isLed(slot) || n[2] == slot.state.leader || !slot.isInSync(n[2])) return;
-        alter(slot, Arrays.stream(slot.state.isr).filter(b -> b != n[2]));
-    }
-
-    private void alter(Slot slot, IntStream isr) {
-        kafka.alter(ids[slot.t], slot, isr.toArray(), b -> nodes[b].epoch);
-    }
-
     /** An empty list of replicas cancels a reassignment. */
     void reassign(int... n) {
-        if (n.length > 2) there(n).before = there(n).state.replicas.clone();
-        kafka.reassign(there(n), ids(n, 2));
+        Slot slot = there(n);
+        if (n.length > 2) slot.before = slot.state.replicas.clone();
+        kafka.reassign(slot, ids(n, 2));
     }
 
     void configure(int[] n, String name) {
@@ -347,10 +340,10 @@ final class World {
         for (int round = 0; round < 3 && !isWhole; round++) {
             for (Slot slot : slots) {
                 look();
-                if (slot.state == null || !isLed(slot)) continue;
+                if (slot.state == null || !slot.isLed()) continue;
                 for (int b : slot.state.replicas) slot.has[b] = slot.has[slot.state.leader];
                 Arrays.fill(slot.wiped, false);
-                alter(slot, Arrays.stream(slot.state.replicas));
+                slot.alter(Arrays.stream(slot.state.replicas));
             }
         }
         look();

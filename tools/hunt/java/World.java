@@ -101,7 +101,9 @@ final class World {
         void forget(int leader) {
             if (!isWhole) return;
             acks.removeIf(ack -> unclean || !isAt(leader, ack));
-            if (cut[leader] && !kafka.isElr()) told = Math.min(told, Math.max(0, endAt(leader)));
+            if (!cut[leader] || kafka.isElr()) return;
+            told = Math.min(told, Math.max(0, endAt(leader)));
+            toldIn = state.leaderEpoch; // what a deposed leader still reports does not count
         }
 
         /** For a reader; at level two with what each broker has of it. */

@@ -34,6 +34,8 @@ from record.inside import Stored
 
 VALUE_BYTES = 64_000
 SLOW, FREE = 20_000, 1_000_000_000  # bytes/s of a throttle
+OPTIONS = {"enable.idempotence": False, "linger.ms": 0,
+           "request.timeout.ms": 90_000, "message.timeout.ms": 120_000}  # fmt: skip
 NEWS = "using ELR", "below high watermark"  # log lines with these are kept
 
 
@@ -64,11 +66,14 @@ class Group:
 class Many:
     """The groups of topics on one cluster, and their results."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster, self.groups = cluster, list[Group]()
+    def __init__(self, cluster: Cluster, *, is_apart: bool = False) -> None:
+        """`is_apart`: each topic has a producer of its own. A broker reads no further request from
+        a connection while one waits for followers, so topics that share a producer wait in turn.
+        """
+        self.cluster, self.groups, self.is_apart = cluster, list[Group](), is_apart
         self.tries: dict[str, TopicTry] = {}
         self.acknowledged: dict[str, set[str]] = {}  # the names of records, by topic
-        self._producers: dict[str, Producer] = {}
+        self._producers: dict[tuple[str, str], Producer] = {}
 
     def create(self, *groups: Group) -> None:
         new = list[NewTopic]()
@@ -107,15 +112,15 @@ class Many:
     ) -> list[Producer]:
         """Send the record with this number to each watched partition; returns producers to flush.
         Records sent with `acks` given do not count as acknowledged."""
-        used = dict[str, Producer]()
+        used = dict[tuple[str, str], Producer]()
         for group in groups:
-            chosen = acks or group.acks
-            if chosen not in self._producers:
-                options = {"acks": chosen, "enable.idempotence": False, "linger.ms": 0,
-                           "request.timeout.ms": 90_000, "message.timeout.ms": 120_000}  # fmt: skip
-                self._producers[chosen] = Producer({**self.cluster.client(), **options})
-            producer = used[chosen] = self._producers[chosen]
             for topic, partition in self.places([group]):
+                chosen = acks or group.acks, topic if self.is_apart else ""
+                if chosen not in self._producers:
+                    self._producers[chosen] = Producer(
+                        {**self.cluster.client(), **OPTIONS, "acks": chosen[0]}
+                    )
+                producer = used[chosen] = self._producers[chosen]
                 known, name = self.acknowledged.setdefault(topic, set()), f"{number:05d}"
                 known = set() if acks else known
                 producer.produce(

@@ -29,6 +29,7 @@ MANAGER = "controller/ReplicationControlManager"
 BUILDER = "controller/PartitionChangeBuilder"
 TOPICS, TOPIC = "image/TopicsDelta", "image/TopicDelta"
 ANY_ELR = r"if \((partition\.elr\.length != 0 \|\| partition\.lastKnownElr\.length != 0)\)"
+EACH_ELR = r"(partition\.elr\.length != 0 \|\| partition\.lastKnownElr\.length != 0)"
 
 REPAIRS: dict[str, list[Edit]] = {
     "elr_of_target_replicas": [
@@ -85,6 +86,10 @@ REPAIRS: dict[str, list[Edit]] = {
         Edit(BUILDER, r"if \(!isAcceptableLeader\.test\(partition\.lastKnownElr\[0\]\)\)",
              "if (!targetReplicas.contains(partition.lastKnownElr[0])\n"
              "                || !isAcceptableLeader.test(partition.lastKnownElr[0]))"),
+    ],
+    "late_min_isr": [  # a new partition epoch refuses late requests
+        Edit(MANAGER, EACH_ELR, r"(\1 || partition.isr.length != 0)"),
+        Edit(TOPIC, EACH_ELR, r"(\1 || partition.isr.length != 0)"),
     ],
     "topic_of_one_delta": [
         Edit(TOPICS, r"(return topicName;)",

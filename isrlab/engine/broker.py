@@ -7,6 +7,7 @@ that is merely late (an answer to an old request, a timer of a lost leadership) 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -88,6 +89,13 @@ def _on_disconnected(broker: Broker, event: m.Disconnected, now_ms: int) -> Step
     return broker, ()
 
 
+def _on_update_metadata(broker: Broker, news: m.UpdateMetadata, _: int) -> Step:
+    wanted, settings = news.min_isr, broker.settings
+    if wanted not in (None, settings.min_insync_replicas):
+        settings = dataclasses.replace(settings, min_insync_replicas=wanted)
+    return replace(broker, metadata=news.brokers, settings=settings), ()
+
+
 Handler = Callable[[Broker, Any, int], Step]
 ANY_ROLE: dict[type, Handler] = {  # requests too, if only to answer "not the leader"
     m.Produce: leader.on_produce,
@@ -98,7 +106,7 @@ ANY_ROLE: dict[type, Handler] = {  # requests too, if only to answer "not the le
     m.RetryAlterPartition: isr.on_retry_alter_partition,
     m.LeaderAndIsr: _on_leader_and_isr,
     m.StopReplica: follower.on_stop_replica,
-    m.UpdateMetadata: lambda broker, news, _: (replace(broker, metadata=news.brokers), ()),
+    m.UpdateMetadata: _on_update_metadata,
     m.ExpireIsr: _on_task,
     m.CheckpointHighWatermark: _on_task,
     m.PropagateIsrChanges: _on_task,

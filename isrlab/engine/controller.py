@@ -274,7 +274,7 @@ def _reassignment_error(controller: Controller, wanted: tuple[int, ...] | None) 
 
 def _on_configure(before: Controller, message: m.IncrementalAlterConfigs) -> ControllerStep:
     """A new min.insync.replicas of the topic makes KRaft forget eligible leaders; setting the
-    cluster's does so even if the value stays the same.
+    cluster's does so even if the value stays the same. Brokers learn of it later.
 
     Source: incrementalAlterConfigResource and createClearElrRecordsAsNeeded,
     ConfigurationControlManager.java 4.1.2:217-300; removeTopicElrs, RCM 4.3.1:609-625.
@@ -286,7 +286,7 @@ def _on_configure(before: Controller, message: m.IncrementalAlterConfigs) -> Con
     has_elr = bool(before.state.elr or before.state.last_known_elr)
     if has_elr and is_news and before.version.eligible_leader_replicas:
         after = configured.storing(elr=(), last_known_elr=())
-    return after, _decision(configured, after)
+    return after, (*metadata_orders(after), *_decision(configured, after))
 
 
 # Messages to the brokers
@@ -308,8 +308,9 @@ def metadata_orders(controller: Controller) -> tuple[m.Output, ...]:
 
 
 def _metadata(controller: Controller) -> m.UpdateMetadata:
-    """The live brokers and the stored ISR now: a controller first reads what leaders wrote."""
-    return m.UpdateMetadata(controller.alive, controller.isr, controller.partition_epoch)
+    """What brokers learn of the stored state: a controller first reads what leaders wrote."""
+    wanted = controller.settings.min_insync_replicas
+    return m.UpdateMetadata(controller.alive, controller.isr, controller.partition_epoch, wanted)
 
 
 HANDLERS: dict[type, Callable[[Controller, Any], ControllerStep]] = {

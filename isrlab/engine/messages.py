@@ -132,7 +132,8 @@ class StopReplica(Message):
 
 
 class UpdateMetadata(Message):
-    """The controller informs all brokers of the live brokers and of the partition's ISR.
+    """The controller informs all brokers of the live brokers, and of the partition's ISR and its
+    min.insync.replicas (None: unchanged).
 
     No replication rule reads that ISR; clients and monitoring do.
     """
@@ -140,6 +141,7 @@ class UpdateMetadata(Message):
     brokers: tuple[BrokerInfo, ...]
     isr: tuple[int, ...] = ()
     partition_epoch: int = UNKNOWN_EPOCH
+    min_isr: int | None = None
 
 
 class IsrChangeNotification(Message):

@@ -166,11 +166,9 @@ def add_brokers(cluster: Cluster, brokers: tuple[int, ...]) -> None:
 
 def configure(cluster: Cluster, level: str, settings: dict[str, int]) -> None:
     """An operator sets min.insync.replicas of the "topic", or of the "cluster" for topics that have
-    none of their own; leaders learn of it at the same moment."""
+    none of their own. The controller uses it from now on; a broker, once the news reaches it."""
     wanted = settings.get("min.insync.replicas", cluster.settings.min_insync_replicas)
     cluster.settings = dataclasses.replace(cluster.settings, min_insync_replicas=wanted)
-    for number, broker in cluster.brokers.items():
-        cluster.brokers[number] = replace(broker, settings=cluster.settings)
     cluster.tell(m.CONTROLLER, m.CONTROLLER, m.IncrementalAlterConfigs(wanted, level == "cluster"))
 
 

@@ -19,7 +19,7 @@ MOST_NAMES = 12
 _ADDRESSES = {m.CLIENT: "client", m.CONTROLLER: "controller"}
 # Fields that are in every message of a kind and mean nothing to a reader
 _SILENT = {"request", "max_wait_ms", "broker_epoch", "broker_epochs"}
-_SILENT |= {"replica", "replicas", "broker", "brokers"}  # the link names the machines
+_SILENT |= {"min_isr", "replica", "replicas", "broker", "brokers"}  # the link names the machines
 _SHORT = {"high_watermark": "hw", "log_end_offset": "leo", "base_offset": "base"}
 _SHORT |= {"leader_epoch": "epoch", "last_fetched_epoch": "last_epoch", "log_start_offset": "start"}
 # Names for the model's messages in releases that have no message of that name

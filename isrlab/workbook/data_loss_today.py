@@ -40,6 +40,8 @@ RECORDED = {  # a variant of data/recordings/eligible: what was done
     "A-together": "both partitions, there and back in one request each",
     "C": "a broker is drained and filled while two others are down",
     "G": "a move is cancelled after its new replica has joined",
+    "raised": "min.insync.replicas is raised, and the leader reads of it late",
+    "raised-fenced": "the same, and the controller fences the followers",
 }
 MEASURES = {  # the same, with something done before the last failure
     "A": "nothing is done",
@@ -56,6 +58,7 @@ JUDGES = {  # variant: scenario of the engine, kind of data/hunt that Kafka's co
     "A": ("elr_of_two", "elr_of_a_removed_replica"),
     "C": ("drained_and_back", "elr_of_a_drained_broker"),
     "G": ("cancelled_and_lost", "elr_of_one_partition"),
+    "raised": ("raised_minimum", "late_min_isr"),
 }
 RELEASES = "4.0", "4.1", "4.2", "4.3", "4.4"
 WITHOUT = {"eligible_leader_replicas": False}
@@ -171,8 +174,8 @@ def plot_on_brokers(cells: Mapping[str, Mapping[str, tuple[str, str]]]) -> Axes:
 
 
 def by_judge() -> dict[str, dict[str, str]]:
-    """Whether three variants lose records: in the engine, with Kafka's own controller class and a
-    model of the data (data/hunt), and on real brokers; a column for each release."""
+    """Whether variants lose records: in the engine, with Kafka's own controller class (data/hunt;
+    data or brokers simulated), and on real brokers; a column for each release."""
     kinds = tomllib.loads((DATA / "hunt" / "kinds.toml").read_text("utf-8"))
     rows: dict[str, dict[str, str]] = {}
     for variant, (name, kind) in JUDGES.items():

@@ -40,8 +40,8 @@ RECORDED = {  # a variant of data/recordings/eligible: what was done
     "A-together": "both partitions, there and back in one request each",
     "C": "a broker is drained and filled while two others are down",
     "G": "a move is cancelled after its new replica has joined",
-    "raised": "min.insync.replicas is raised, and the leader reads of it late",
-    "raised-fenced": "the same, and the controller fences the followers",
+    "raised": "min.insync.replicas is raised, and the leader learns of it late",
+    "raised-fenced": "the same, while the controller fences its followers",
 }
 MEASURES = {  # the same, with something done before the last failure
     "A": "nothing is done",

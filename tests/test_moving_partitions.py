@@ -29,7 +29,7 @@ def test_the_formula_and_the_least_throttle_hold():
     assert moving.least_throttle(950_000, 3, 9) == 9_000_000
     assert moving.least_throttle(950_000, 1, 5) == 5_000_000
     text = moving.finding(CLUSTER, table)
-    assert text.startswith("2 of 4 ways") and "3.158 MB/s for batches of 3, 9.474 MB/s for" in text
+    assert text.startswith("2 of 4 ways") and "3.16 MB/s for batches of 3, 9.47 MB/s for" in text
 
 
 def test_the_list_of_throttled_replicas_is_that_of_the_batch():

@@ -88,7 +88,7 @@ def moved(config: FleetConfig) -> MoveResult:
 
 
 def least_throttle(produced: float, at_leader: int, at_newcomer: int, copies: int = 3) -> float:
-    """Bytes/s that a throttle must exceed, or newcomers never catch up: it lets `USABLE` of itself
+    """Bytes/s that a throttle must exceed, or newcomers never catch up: about `USABLE` of it gets
     through, and `produced` bytes/s go into each partition. `at_leader` is how many partitions of a
     batch one leader has: the followers in their ISRs and the newcomers each take all new data.
     `at_newcomer` is how many one new broker has.
@@ -199,7 +199,7 @@ def _seconds(value: float) -> str:
 
 def rate(bytes_per_s: float) -> str:
     """A rate in words; 0 is no throttle."""
-    return f"{bytes_per_s / 1e6:.4g} MB/s" if bytes_per_s else "no throttle"
+    return f"{round(bytes_per_s / 1e6, 2):g} MB/s" if bytes_per_s else "no throttle"
 
 
 def plot_progress(config: FleetConfig) -> Axes:
@@ -256,6 +256,7 @@ def finding(config: FleetConfig, table: pd.DataFrame) -> str:
         f"{len(done)} of {len(bound)} ways to move {every} partitions under a throttle end in "
         f"{config.minutes:g} minutes, after {done['done_s'].min():,.0f} to "
         f"{done['done_s'].max():,.0f} s, and the formula is off by {100 * off.median():.0f}% in "
-        f"the median, {100 * off.max():.0f}% at most. The throttle must exceed {', '.join(parts)}. "
-        f"A produce waited for up to {table['wait_s'].max():.1f} s; {table['failed'].sum()} failed."
+        f"the median, {100 * off.max():.0f}% at most. The throttle must exceed about "
+        f"{', '.join(parts)}. A produce waited for up to {table['wait_s'].max():.1f} s; "
+        f"{table['failed'].sum()} failed."
     )

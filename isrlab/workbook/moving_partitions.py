@@ -89,9 +89,8 @@ def moved(config: FleetConfig) -> MoveResult:
 
 def least_throttle(produced: float, at_leader: int, at_newcomer: int, copies: int = 3) -> float:
     """Bytes/s that a throttle must exceed, or newcomers never catch up: about `USABLE` of it gets
-    through, and `produced` bytes/s go into each partition. `at_leader` is how many partitions of a
-    batch one leader has: the followers in their ISRs and the newcomers each take all new data.
-    `at_newcomer` is how many one new broker has.
+    through, and `produced` bytes/s go into each partition. A leader has `at_leader` partitions of a
+    batch (followers in the ISR and newcomers each take all new data), a new broker `at_newcomer`.
     """
     return produced * max(at_leader * copies, at_newcomer) / USABLE
 

@@ -68,9 +68,8 @@ def delays(run: Run, from_ms: float = 0, to_ms: float = inf) -> list[float]:
 
 
 def single_delays(version: str) -> dict[str, list[float]]:
-    """The delays of single changes, at 12 moments spread over 2.5 s: of the first one after a quiet
-    minute (a replica returns more than a minute after it left), and of the next two, in the
-    same minute (it leaves and returns again)."""
+    """Delays of single changes, at 12 moments in 2.5 s: of the first after a quiet minute (a
+    replica returns over a minute after it left), and of the next two (it leaves again, returns)."""
     text = PARTITION + "10000" + HANG + RETURN.format(1_000) + HANG.format(32_000)
     text += RETURN.format(10_000)
     ends = [90_000 + sample * 2_500 // 12 for sample in range(12)]

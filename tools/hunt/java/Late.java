@@ -81,10 +81,11 @@ final class Late {
 
     @SuppressWarnings("unchecked")
     private static <T> T run(String key, Object target, String names, Object... args) {
-        Class<?> kind = kind(target);
-        Call call = CALLS.computeIfAbsent(kind, x -> new HashMap<>())
-            .computeIfAbsent(key, x -> chosen(kind, names, args)).orElse(null);
-        if (call == null) return null;
+        Map<String, Optional<Call>> calls = CALLS.computeIfAbsent(kind(target), x -> new HashMap<>());
+        Optional<Call> found = calls.get(key); // no lambda here: most calls come this way
+        if (found == null) calls.put(key, found = chosen(kind(target), names, args));
+        if (found.isEmpty()) return null;
+        Call call = found.get();
         Object[] given = new Object[call.chosen.length + 1];
         given[0] = target;
         for (int i = 0; i < call.chosen.length; i++) given[i + 1] = args[call.chosen[i]];

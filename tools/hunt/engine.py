@@ -27,8 +27,8 @@ from isrlab.judged.controller import ControllerPlayer
 FILE = Path(kinds.FILE).with_name("stored.csv")
 FAILED = "the controller fails"
 WHY_NOT = {
-    "whole": "messages between brokers; data/scenarios/known_order.txt and under_min_isr.txt"
-    " play the two kinds that need them",
+    "whole": "messages between brokers; data/scenarios/known_order.txt, under_min_isr.txt and"
+    " raised_minimum.txt play the three kinds that need them",
     "delete": "a topic that goes, and indices that name it",
     "grow": "partitions that come later",
     "unregister": "brokers that go for good",

@@ -135,7 +135,7 @@ def test_messages_of_a_run_are_drawn_in_order_and_rounds_of_nothing_are_left_out
     texts = [text.get_text().split()[0] for text in ax.texts if text.get_text()]
     kinds = [text for text in texts if text in ("Produce", "Fetch", "FetchResponse")]
     assert kinds == ["Produce", "FetchResponse", "Fetch", "FetchResponse"]
-    title = "The followers learn the high watermark (1) 500 ms after the leader"
+    title = "The follower learns the high watermark (1) 500 ms after the leader"
     assert ax.get_title(loc="left") == title
 
 

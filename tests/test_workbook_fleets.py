@@ -300,9 +300,9 @@ def test_waits_of_a_trace_are_those_that_the_fleet_counts(seen):
 
 def test_a_produce_is_drawn_with_the_messages_it_waits_for(seen):
     short, long = acks.plot_produce(seen, 0), acks.plot_produce(seen, 1)
-    once = "A fetch was parked: it waits 21 ms, 2.1 times the one-way delay of 10 ms"
+    once = "A fetch was parked: the record waits 21 ms, 2.1 times the one-way delay of 10 ms"
     assert title_of(short) == once
-    assert "just been answered: it waits 44 ms" in title_of(long)
+    assert "just been answered: the record waits 44 ms" in title_of(long)
     assert len(long.texts) > len(short.texts), "one round more"
 
 

@@ -168,7 +168,8 @@ def _finding(frames: Sequence[Frame]) -> str:
     if _least(frames[-1], goal) < goal:
         return f"The leader's high watermark is {goal}; not every follower knows it yet"
     delay_ms = high_watermark_delays(frames)[-1]
-    return f"The followers learn the high watermark ({goal}) {delay_ms} ms after the leader"
+    who = "follower learns" if len(frames[-1].brokers) == 2 else "followers learn"
+    return f"The {who} the high watermark ({goal}) {delay_ms} ms after the leader"
 
 
 def high_watermark_delays(frames: Sequence[Frame]) -> list[int]:

@@ -118,10 +118,10 @@ def plot_produce(trace: fleet.Trace, share: float) -> Axes:
     ax.plot([], [], color=style.BLUE, label="answer with records")
     ax.plot([], [], color=style.VERMILION, label="next fetch: confirms the record")
     style.legend_below(ax)
-    ax.set_xlabel("time since the leader appended it (ms)")
+    ax.set_xlabel("time since the leader appended the record (ms)")
     why = "A fetch was parked" if wait_ms < 3 * delay_ms else "The fetch had just been answered"
     times = f"{wait_ms / delay_ms:.1f} times the one-way delay of {delay_ms} ms"
-    return style.finish(ax, f"{why}: it waits {wait_ms} ms, {times}", spines=("bottom",))
+    return style.finish(ax, f"{why}: the record waits {wait_ms} ms, {times}", spines=("bottom",))
 
 
 def with_settings(table: pd.DataFrame, configs: Sequence[FleetConfig], *names: str) -> pd.DataFrame:

@@ -141,9 +141,7 @@ def plot_sensitivity(answered: pd.DataFrame, names: dict[str, str]) -> Axes:
                 f"{round(mean) + 0.0:+,.0f} ({ends})", "moves" if moves else "either way"
             )  # fmt: skip
     moving = [name for name in checks if changes.loc[name].loc[COUNTS, "moves"].any()]
-    title = (
-        f"Changes that move ISR counts in one direction at every seed: {listed(moving) or 'none'}"
-    )
+    title = f"Changes that move a count in one direction at every seed: {listed(moving) or 'none'}"
     legend = {"moves": "one direction at every seed", "either way": "up or down, by seed"}
     colours = {"": PALE, "moves": OUTCOMES["lost"], "either way": OUTCOMES["safe"]}
     return plot_matrix(rows, title, colours=colours, legend=legend, size=(1.5, 0.34))

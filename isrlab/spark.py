@@ -129,7 +129,7 @@ def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @contextlib.contextmanager
 def _java_talks_to_a_file() -> Iterator[None]:
-    """Let a Java process that is started meanwhile inherit a file as its standard error."""
+    """Let a Java process started inside the block inherit a file as its standard error."""
     kept = os.dup(2)
     with tempfile.NamedTemporaryFile(prefix="isrlab-spark-", suffix=".log", delete=False) as file:
         os.dup2(file.fileno(), 2)

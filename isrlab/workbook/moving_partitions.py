@@ -56,7 +56,7 @@ class MoveResult(NamedTuple):
 
 
 def joined_by_a_broker(config: FleetConfig, moves: int = 3) -> FleetConfig:
-    """A cluster of three; each leader replaces a follower of `moves` partitions by a new broker."""
+    """A cluster of three; a new broker replaces a follower of `moves` partitions of each leader."""
     before = assignment(config.with_(brokers=LEADERS))
     after = before.copy()
     after[: moves * LEADERS, -1] = LEADERS + 1

@@ -198,7 +198,7 @@ def _with(name: str, given: Mapping[str, str]) -> str:
 
 @measured
 def heard_after_ms(version: str, load: str) -> dict[str, float]:
-    """The shortest and longest time from the stored ISR until every broker knows it."""
+    """The shortest and longest time from storing an ISR until every broker knows it."""
     if load.startswith("churn"):
         waits = telling_the_cluster.churn_delays(version, int(load.split()[1]))
     else:

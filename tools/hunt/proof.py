@@ -1,7 +1,7 @@
 """`python -m hunt.proof`: how long the hunt takes to find each known bug by itself.
 
 A bug counts as found by the first break of its promise that its repair silences; a bug that
-cannot be repaired here, by the first break of that promise. Seconds are of one core.
+cannot be repaired here, by the first break of that promise. Times are for one core.
 """
 
 from __future__ import annotations

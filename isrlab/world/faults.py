@@ -170,6 +170,9 @@ def configure(cluster: Cluster, level: str, settings: dict[str, int]) -> None:
     wanted = settings.get("min.insync.replicas", cluster.settings.min_insync_replicas)
     cluster.settings = dataclasses.replace(cluster.settings, min_insync_replicas=wanted)
     cluster.tell(m.CONTROLLER, m.CONTROLLER, m.IncrementalAlterConfigs(wanted, level == "cluster"))
+    for waiting in list(cluster.queue):  # without a delay the news arrives immediately
+        if isinstance(waiting.message, m.UpdateMetadata) and waiting.due_ms <= cluster.now_ms:
+            cluster.deliver(waiting)
 
 
 def _fail_over(cluster: Cluster, live: tuple[m.BrokerInfo, ...]) -> None:

@@ -2,7 +2,7 @@
 
 Play it
   play           plays a scenario, which is text, by the rules of any release: play("partition ...")
-  search         looks for schedules that break a promise, at random or through all of them
+  search         looks for schedules that break a promise, at random or exhaustively
   KafkaVersion   one release and its rules: KafkaVersion.of("2.5")
   rules          the rules, short functions with their source in Kafka's code
   rule           the lines of a function, as a notebook shows them: rule(rules.is_out_of_sync)
@@ -11,11 +11,11 @@ Look at it
   step_slider    a slider through every step of a run: step_slider(run)
 Measure it
   reader         reads the logs of real brokers: reader.read_local(folder)
-  incidents      what happened in them, and who is to blame
+  incidents      what happened in them, and which broker caused it
   fleet          thousands of partitions under load: fleet.simulate_local(fleet.FleetConfig())
   placement      which brokers share partitions, and what fails when several of them do
-  events         the one table that all of these write
-  churn          questions to that table, on Spark
+  events         the one table that simulations and the readers of logs write
+  churn          queries on that table, with Spark
   spark          a Spark session: spark.session()
   judged         what Kafka's own classes showed, beside the engine
 

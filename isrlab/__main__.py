@@ -213,7 +213,7 @@ def check_cluster(*, as_json: bool, watch: float | None, **how: Any) -> None:
     from isrlab.check import command
     from isrlab.check.cluster import CheckError
 
-    gc.set_threshold(100_000)  # as for logs
+    gc.set_threshold(100_000)  # as in read_logs
     try:
         if watch is None:
             sys.exit(command.tell(how, as_json, False))

@@ -5,14 +5,14 @@ A file of `data/exercises` has sections, each begun by its name in brackets:
     [ask]       what to do, in a sentence or two
     [given]     lines of a scenario that are played before the reader's
     [then]      lines that are played after them
-    [fleet]     instead of `given`: settings of a small fleet; the reader's lines are settings, too
+    [fleet]     instead of `given`: settings of a small fleet; the reader's lines are also settings
     [limits]    `commands 6`: at most so many; `only kill start`: no other command (or setting)
     [fewest]    how many commands the shortest known answer has
     [goals]     `VERSION: GOAL`, a line each, GOAL being one of
                     safe, lost, diverged, offline    the outcome, as `Outcome.word` says it
                     lost m2 m3, kept m2              records that the last leader lacks, or has
                     broken NAME, held NAME           a property of engine/safety.py
-                    prints TEXT, hides TEXT          of what the run and a last `status` print
+                    prints TEXT, hides TEXT          the run and a last `status` print it, or do not
                     NAME <= 2 (or == or >=)          one of the numbers of `measures`
     [hint]      as often as there are hints
     [solution]  an answer that a test plays: it meets all goals
@@ -69,7 +69,7 @@ def marked(is_right: bool, happened: str, asked: str) -> str:
 
 
 class ExerciseRun:
-    """What became of an answer in one version: a run, or the numbers of a fleet."""
+    """The result of an answer in one version: a run, or the numbers of a fleet."""
 
     def __init__(self, exercise: Exercise, answer: str, version: str) -> None:
         self._run: Run | None = None
@@ -80,7 +80,7 @@ class ExerciseRun:
 
     @cached_property
     def measures(self) -> dict[str, float]:
-        """The numbers of a run; a fleet brings its own."""
+        """The numbers of a scenario's run; for a fleet, `__init__` has set them."""
         cluster = self.run.cluster
         copies, least = len(cluster.replicas), cluster.settings.min_insync_replicas
         rows = [statement(**row) for row in self.run.rows()]
@@ -94,7 +94,7 @@ class ExerciseRun:
 
     @cached_property
     def printed(self) -> str:
-        """What the run printed, and a last `status`; of a fleet, its numbers."""
+        """What the run and a last `status` printed; for a fleet, its numbers other than 0."""
         if self._run is None:
             numbers = self.measures.items()
             return "\n".join(f"  {name} {number:,.6g}" for name, number in numbers if number)
@@ -129,7 +129,7 @@ def parse(name: str, text: str) -> Exercise:
 
 
 def mark(exercise: Exercise, answer: str) -> tuple[list[Mark], dict[str, ExerciseRun]]:
-    """Each limit and goal, checked for an answer; and what was played, by version.
+    """The marks of an answer, for limits and goals; and what was played, by version.
 
     Raises ValueError for an answer that cannot be played, with the line of the answer.
     """
@@ -144,7 +144,7 @@ def mark(exercise: Exercise, answer: str) -> tuple[list[Mark], dict[str, Exercis
 
 
 def score(exercise: Exercise, answer: str) -> str:
-    """An answer's number of commands beside the shortest that is known; empty if none is."""
+    """A sentence on an answer's length and the shortest that is known; empty if none is known."""
     count, fewest = len(_commands(answer)), exercise.sections["fewest"]
     beside = (
         f"; the shortest answer that is known has {fewest}" if count != int(fewest or 0) else ""
@@ -170,7 +170,7 @@ def _limits(exercise: Exercise, answer: str) -> Iterator[Mark]:
 
 
 def _play(exercise: Exercise, answer: str, version: str) -> Run:
-    """Run the reader's lines between those given. An empty line ends what a block should print."""
+    """Run the reader's lines between `given` and `then`; an empty line ends the reader's block."""
     given, then = exercise.sections["given"], exercise.sections["then"]
     try:
         return scenario.play(f"{given}\n{answer}\n\n{then}", version=version)
@@ -188,7 +188,7 @@ def _run_fleet(text: str, version: str) -> dict[str, float]:
     return measures(fleet.simulate_local(config), copies, least, (0, config.duration_ms))
 
 
-# The goals: each takes what was played and says (is it so, what is so, what should be)
+# Goals: each function takes what was played; returns (is it met, what is so, what should be)
 
 GoalResult = tuple[bool, str, str]
 

@@ -3,7 +3,7 @@
 Theory of operation. In a checkout, `notebooks` and `data` lie beside the package; setup.py puts
 them inside the package of a wheel. `give` copies them for a reader and keeps the digest of each
 file that it gave: a file that still has this digest is replaced by a newer one, a file that the
-reader changed never is. The copies lie as the originals do, so a path like `../data` stays right.
+reader changed never is. The copies keep the layout of the originals, so `../data` stays valid.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _digest(path: Path) -> str:
 
 
 def source_digest(*parts: str) -> str:
-    """SHA-256 of all Python files of the package, or of these parts ("engine"); also in a zip."""
+    """SHA-256 of all Python files of the package, or of these parts ("engine"); works in a zip."""
     digest = hashlib.sha256()
     root = resources.files("isrlab")
     for part in parts or ("",):

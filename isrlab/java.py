@@ -35,7 +35,7 @@ class JavaMissingError(RuntimeError):
 
 
 def require_java() -> None:
-    """Raise JavaMissingError without a Java runtime: in JAVA_HOME if that is set, else on the path
+    """Raise JavaMissingError unless Java is found: in JAVA_HOME if that is set, else on the path
     or (not on Windows) in the extra `java`, for which JAVA_HOME is then set in this process.
     """
     home = os.environ.get("JAVA_HOME")

@@ -42,7 +42,7 @@ Words in capitals are yours to choose, [those] may be missing. The commands:
 
 
 def _read(magic: str, line: str, **known: dict[str, Any]) -> argparse.Namespace:
-    """The options of a magic. Raises ValueError with those known."""
+    """The options of a magic. For others, raises ValueError, which lists those known."""
     parser = argparse.ArgumentParser(prog=magic, add_help=False, exit_on_error=False)
     for name, how in known.items():
         parser.add_argument(f"--{name}" if how else name, **(how or {"nargs": "?", "default": ""}))
@@ -59,7 +59,7 @@ def _read(magic: str, line: str, **known: dict[str, Any]) -> argparse.Namespace:
 def answer(line: str, cell: str | None = None) -> str:
     """The text for an exercise: how an answer is marked, or its task, a hint, or the solution.
 
-    Raises ValueError for an answer that cannot be played, and for an unknown exercise.
+    Raises ValueError for an answer that cannot be played, an unknown exercise, hint or option.
     """
     is_flag = {"action": "store_true"}
     options = _read("%%exercise", line, name={}, hint={"type": int}, solution=is_flag)
@@ -85,7 +85,7 @@ def answer(line: str, cell: str | None = None) -> str:
 
 
 def words_at(above: str, line: str) -> list[str] | None:
-    """What may stand at the end of `line`, under the lines `above` of a cell.
+    """The words that may end `line`, which is below the lines `above` of a cell.
 
     None outside the cells and lines of this file's magics.
     """
@@ -110,7 +110,7 @@ def words_at(above: str, line: str) -> list[str] | None:
 
 @context_matcher()
 def complete(context: CompletionContext) -> SimpleMatcherResult:
-    """IPython's matcher: in a cell of these magics their words, and nothing of Python's."""
+    """A matcher for IPython: cells of these magics complete to their words, not to Python's."""
     lines = context.full_text.split("\n")[: context.cursor_line + 1]
     line = lines.pop()[: context.cursor_position]
     words = words_at("\n".join(lines), line)
@@ -120,7 +120,7 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Register `%%scenario` and `%%exercise`, and what completes them, with an IPython shell."""
+    """Register `%%scenario` and `%%exercise`, and their completion, with an IPython shell."""
 
     def play_cell(line: str, cell: str) -> None:
         try:

@@ -26,8 +26,8 @@ MOST = 3  # brokers or partitions named in a line
 
 @dataclass(frozen=True)
 class CheckQuestion:
-    """The question: brokers that are to go down together (none: each alone), brokers that fail, a
-    plan, patterns of topics that may be unavailable, and the inputs of the wait."""
+    """The question: brokers to restart together (if none, each is checked alone), brokers that
+    fail, a plan, patterns of topics that may be unavailable, and the inputs of the wait."""
 
     restart: frozenset[int] = frozenset()
     down: frozenset[int] = frozenset()
@@ -38,8 +38,8 @@ class CheckQuestion:
 
 
 class ClusterCheck:
-    """The results: what blocks a restart of the given brokers, each live broker, and each zone;
-    which partitions refuse acks=all now, and their leaders; the effect of the failure."""
+    """The results: what blocks a restart of the given brokers, of each live broker, of each zone;
+    which partitions refuse acks=all now, and their leaders; exposures, risks, a roll; a failure."""
 
     def __init__(self, state: ClusterState, question: CheckQuestion) -> None:
         def is_ignored(topic: str) -> bool:
@@ -121,7 +121,7 @@ def _rows(check: ClusterCheck) -> dict[str, str]:
 
 
 def _releases(state: ClusterState) -> str:
-    """The releases, and their mode if some release runs in two."""
+    """The oldest and newest release; for 3.3 to 3.9 also the mode, unless it is KRaft."""
     ends = (choose(state.versions, key=first).name.partition(" ")[0] for choose in (min, max))
     modes = {v.kraft for v in state.versions if (3, 3) <= v.first < (4, 0)}
     both = " by the rules of KRaft and of ZooKeeper (--zookeeper or --kraft decides)"

@@ -23,7 +23,7 @@ from isrlab.placement.describe import DescribedPartition, TopicsDescription, des
 NO_LEADER = -1
 ANY = (0, 8, 2)  # the oldest known release
 SHOWS_MOVES, SHOWS_IDS, SHOWS_ELR = (2, 4), (2, 8), (3, 7)  # the first release that shows them
-SHOWS_BROKERS_SETTINGS = (3, 0)  # 2.8 with --zookeeper shows a topic's own
+SHOWS_BROKERS_SETTINGS = (3, 0)  # 2.8 with --zookeeper shows only a topic's own
 NOISE = re.compile(  # what a JVM or its logger may print first
     r"line \d+: .(\[?\d{4}-\d\d-\d\d[ T]|"
     r"(?:WARN|INFO|DEBUG|SLF4J|WARNING|NOTE|Picked up|OpenJDK|log4j)\b)"
@@ -39,9 +39,9 @@ class CheckError(ValueError):
 
 @dataclass(frozen=True)
 class ClusterState:
-    """`racks`: the rack of every known broker, "" without one. `alive`: not dead, fenced or
-    shutting down. `versions`: the rules that may apply, one if the release is known. `past`: by
-    partition, the emptied replicas and whether its creation was read, for `exposed`."""
+    """`racks`: the rack of every known broker, "" without one. `alive`: up, unfenced, not shutting
+    down. `versions`: the rules that may apply, one if release and mode are known. `past`, for
+    `exposed`: a partition's emptied replicas, and whether its creation was read."""
 
     source: str
     partitions: list[DescribedPartition]
@@ -71,7 +71,7 @@ class ClusterState:
         return wanted
 
     def chosen(self, texts: Iterable[str]) -> frozenset[int]:
-        """The brokers of "3", "3,4" or "zone=a". Raises CheckError for others."""
+        """The brokers of "3", "3,4" or "zone=a". Raises CheckError for other texts."""
         brokers: set[int] = set()
         for text in texts:
             if text.startswith("zone=") and text[5:] in self.zones:
@@ -97,7 +97,7 @@ def decoded(data: bytes) -> str:
 
 
 def of_text(text: str, version: str | None = None) -> ClusterState:
-    """What `kafka-topics --describe` printed; `version` is the release of the brokers.
+    """The state in the output of `kafka-topics --describe`; `version` is the brokers' release.
 
     Raises CheckError if lines are missing, are not of that tool, or have two layouts.
     """
@@ -166,7 +166,7 @@ def possible_versions(
 ) -> tuple[KafkaVersion, ...]:
     """The rules of a release, or of all releases from the oldest possible one on.
 
-    Raises CheckError for an unknown release, and for one older than that.
+    Raises CheckError for an unknown release, and for one older than `oldest`.
     """
     if version is None:
         return tuple(v for v in GENERATIONS if v.last >= oldest)

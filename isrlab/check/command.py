@@ -29,7 +29,7 @@ ADDED, SIZES = ("min_isr", "unclean", "zookeeper", "zones"), ("throttle", "size"
 def read(
     path: str | None, servers: str | None, version: str | None = None, **client: Any
 ) -> ClusterState:
-    """The state from a file or from a live cluster: name one. Raises CheckError."""
+    """The state from a file or folder, or from a live cluster. Raises CheckError, also for both."""
     if (path is None) == (servers is None):
         raise CheckError("name one source: a file of kafka-topics --describe, a metadata log, or "
                          "--bootstrap-server")  # fmt: skip
@@ -80,7 +80,7 @@ def tell(options: Mapping[str, Any], as_json: bool, watched: bool) -> int:
 
 
 def watch(answer: Callable[[], int], every_s: float) -> int:
-    """Repeat until all is well; a source that fails after the first time is only reported."""
+    """Repeat until all is well (0) or Ctrl-C (2); errors after the first time are only printed."""
     status = answer()
     while status != ALL_WELL:
         try:

@@ -115,7 +115,7 @@ def _state(admin: Any, version: str | None, limit_s: float) -> ClusterState:
 def _settings(
     admin: Any, kind: str, names: Iterable[str], limit_s: float
 ) -> dict[str, SettingValues]:
-    """The relevant settings of topics or brokers that are visible."""
+    """The relevant settings of those topics or brokers whose settings this client may see."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import ConfigResource, ResourceType
 
@@ -136,7 +136,7 @@ def _settings(
 
 
 def _versions(brokers: dict[str, SettingValues], version: str | None) -> tuple[KafkaVersion, ...]:
-    """The possible releases, by `version` or the default of a setting that names them up to 3.9."""
+    """The possible releases: `version`, else the default of PROTOCOL, which exists up to 3.9."""
     values = [own[PROTOCOL] for own in brokers.values() if PROTOCOL in own]
     names = {value.partition("-")[0] for value, is_default in values if is_default}
     if version is None and names:

@@ -37,9 +37,9 @@ WORST_FIRST = (LOSES, LEADERLESS, ONLY, UNDER_MIN, AT_MIN, MOVING, PERHAPS_MOVIN
 
 
 class StopOutcome(NamedTuple):
-    """The state after brokers went down; `leader` is a position. `loses`: its
-    election was unclean or doubtful; `writes`: acks=all is accepted, `later_writes`: also if a
-    reassignment completes; `why` it blocks a restart, "" if it does not."""
+    """A partition after brokers went down; `leader` is a position. `loses`: the leader's election
+    was unclean or doubtful. `writes`: acks=all is accepted; `later_writes`: even if a reassignment
+    completes. `why`: why the partition blocks a restart, "" if it does not."""
 
     loses: bool
     leader: int
@@ -58,8 +58,8 @@ class BlockingPartition(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """The effect on all partitions: how many each broker comes to lead; which refuse acks=all, with
-    their leaders (-1: none); which have no leader; which lose records."""
+    """The effect on all partitions: how many each broker is newly elected to lead; which refuse
+    acks=all, with their leaders (-1: none); which have no leader; which lose records."""
 
     elected: Counter[int]
     refuse: dict[str, int]
@@ -194,14 +194,14 @@ def _completed(controller: Controller) -> Controller:
 
 
 def _writes(controller: Controller) -> bool:
-    """Whether acks=all is accepted: an available leader, and an ISR of min.insync.replicas."""
+    """Whether acks=all is accepted: a leader is available, and the ISR has min.insync.replicas."""
     wanted, count = controller.settings.min_insync_replicas, len(controller.replicas)
     enough = rules.admits_acks_all(len(controller.isr), least(controller.version, wanted, count))
     return controller.leader in controller.available and enough
 
 
 def least(version: KafkaVersion, min_isr: int, replicas: int) -> int:
-    """The min ISR of a leader: from 3.7 at most the number of replicas (as high_watermark.py)."""
+    """A leader's min ISR: from 3.7 at most the number of replicas (as in high_watermark.py)."""
     is_capped = version.high_watermark_held_under_min_isr
     return rules.effective_min_isr(min_isr, replicas) if is_capped else min_isr
 

@@ -1,9 +1,9 @@
 """A plan for a rolling restart.
 
 Theory of operation. The plan assumes that every ISR is full before each step. The brokers of a step
-go down together, and no partition may lose more replicas than it has beyond its min ISR. Each
-broker goes into the first step with room for it, once in order of zones and once in order of ids; a
-partition of n replicas, of which k may be down, needs at least n / k steps.
+go down together; no partition may lose more replicas than it can spare beyond its min ISR, except
+those that can spare none. Each broker goes into the first step with room for it, in order of zones
+or of ids. A partition of n replicas, of which k may be down, needs at least n / k steps.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ OTHERS = ("eligibleLeaderReplicas", "lastKnownElr", "addingReplicas", "removingR
 
 
 class LastState(MetadataCluster):
-    """Makes no events. The fields of a partition also keep the past that `exposed` needs."""
+    """The last state, without events; a partition's fields keep the past that `exposed` needs."""
 
     def _changed(self, key: PartitionId, after: PartitionFields) -> Iterator[MetadataEvent]:
         before, self.partitions[key] = self.partitions.get(key, {}), after
@@ -82,7 +82,7 @@ def _state(
         others = (fields.get(name, ()) for name in OTHERS)
         values = (topic, number, *map(fields.get, REPLICAS), *others, *own[topic])
         partitions.append(DescribedPartition._make(values))
-        if fields.get(OTHERS[0]):  # only their past can expose them
+        if fields.get(OTHERS[0]):  # only with an ELR can the past expose it
             past[topic, number] = fields["emptied"], fields["is_whole"]
     counts = Counter(p.topic for p in partitions)
     unsure += [f"partitions of topic {p.topic} are missing"

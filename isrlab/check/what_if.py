@@ -21,7 +21,7 @@ from isrlab.placement.pace import copied_s
 
 
 class PlannedMove(NamedTuple):
-    """A plan and the inputs of its duration: bytes/s, bytes of a partition, bytes/s into each."""
+    """A plan; throttle (bytes/s); size of a partition (bytes); produce rate into each (bytes/s)."""
 
     plan: dict[str, tuple[int, ...]]
     throttle: float = 0

@@ -33,8 +33,8 @@ def bands(
 
 
 def t_quantile(level: float, degrees: int) -> float:
-    """The t with the share `level` of Student's distribution between -t and t. The angle a with
-    t = sqrt(degrees) tan(a) has the density cos(a) ** (degrees - 1) (Abramowitz, Stegun, 26.7)."""
+    """The t with the share `level` of Student's distribution between -t and t. The angle a, where
+    t = sqrt(degrees) tan(a), has density ~ cos(a) ** (degrees - 1) (Abramowitz, Stegun, 26.7)."""
     angles = np.linspace(0, np.pi / 2, 20_001)
     within = np.cumsum(np.cos(angles - angles[1] / 2)[1:] ** (degrees - 1))
     angle = np.interp(level, within / within[-1], angles[1:])

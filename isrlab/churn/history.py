@@ -1,11 +1,11 @@
 """The sequence of each partition's stored ISRs, on which the other queries about ISRs build.
 
-For tables of one clock in which `isr_commit` rows have every stored ISR without contradictions:
+For tables of one clock in which `isr_commit` rows show every stored ISR without contradictions:
 simulations, and the histories of real logs (`logs.history`). Two rules, like those of
 `events.exact`:
 
-1. A row of an older partition epoch than a row before it is late, and does not count. A row with
-   the members that are already known is not a change.
+1. A row with a lower partition epoch than an earlier row is late, and does not count. A row that
+   has the same members as the ISR before is not a change.
 2. A change is the leader's if the leader reports it itself, if the controller stores what a leader
    asked for, or if it is an expansion (a controller expands only an empty ISR, by an election);
    else it is the controller's (an election, a fenced broker).

@@ -12,8 +12,8 @@ its tasks are added again, and so fall to a finer wheel or run. A wheel's clock 
 slot is due. Up to 0.8.2 the timer was a queue ordered by expiration.
 
 Times are milliseconds. Left out: threads and locks, the 512 shards of the watch lists (2.2) and
-their purges, throttled replicas, and what completes a fetch besides bytes (fencing, diverging
-epochs, KIP-392): those are in the engine's `high_watermark.py`, for one partition.
+their purges, throttled replicas, and what completes a fetch besides bytes: diverging epochs,
+fencing and KIP-392 (the last two are in the engine's `high_watermark.py`, for one partition).
 
 Source: TimingWheel, SystemTimer, TimerTaskList (Java) 3.7.1; DelayedOperation.scala 0.9.0.1, 3.7.1;
 DelayedFetch.scala 3.7.1:73-157; RequestPurgatory.scala 0.8.2.2.
@@ -132,7 +132,7 @@ class Timer:
         raise RuntimeError(f"more than {MOST_SLOTS} slots are due by {now_ms} ms")
 
     def cancel(self, task_id: str) -> Timer:
-        """Remove the task. Its slot stays, so the wheel's clock still moves when that is due."""
+        """Remove the task. Its slot stays: the wheel's clock still moves when the slot is due."""
         return Timer(tuple(wheel.without(task_id) for wheel in self.wheels))
 
 
@@ -162,7 +162,7 @@ class PolledQueue(NamedTuple):
 
 
 class FetchPart(NamedTuple):
-    """One partition of a waiting fetch. `place`: the position of `offset` when it was parked."""
+    """One partition of a waiting fetch. `place`: the position of `offset` when parked."""
 
     partition: str
     reader: Reader
@@ -172,7 +172,7 @@ class FetchPart(NamedTuple):
 
 
 class WaitingFetch(NamedTuple):
-    """Complete once `min_bytes` can be read, all partitions together."""
+    """Complete once `min_bytes` in all can be read from the partitions."""
 
     parts: tuple[FetchPart, ...]
     min_bytes: int = 1
@@ -243,7 +243,7 @@ PurgatoryStep = tuple["Purgatory", tuple[Completion, ...]]
 class Purgatory:
     """Waiting operations, the watch list of each partition, and the timer.
 
-    A completed operation stays on the watch lists of its other keys until these are next checked.
+    A completed operation stays on its other watch lists until each of them is next checked.
     """
 
     timer: Timer

@@ -47,7 +47,7 @@ class ReadRules:
 
     indexes_last_offset: bool = True  # of a write; up to 1.1 its first offset (KAFKA-6530)
     bounds_by_position: bool = True  # 2.4: the reader's bound is a byte position, not an offset
-    refuses_start_beyond_bound: bool = False  # up to 0.9; since then it reads nothing
+    refuses_start_beyond_bound: bool = False  # up to 0.9; since then such a read gets nothing
     has_min_one_message: bool = True  # 0.10.1: a first batch of any size is read (KIP-74)
     has_read_committed: bool = True  # 0.11 (KIP-98)
     searches_warm_section: bool = True  # 2.1 (KAFKA-6432)
@@ -352,7 +352,7 @@ def read_partitions(
 ) -> tuple[LogRead, ...]:
     """Read (log, reader, start, max bytes) one after the other; they share the response's bytes.
 
-    Only the first that finds anything may exceed the limits, by one batch; a later one whose first
+    Only the first that finds anything may exceed the limits, to return one batch; one whose first
     batch does not fit gets nothing. Before KIP-74 there was no limit for the response.
     Source: readFromLocalLog, RM 0.10.2.2:598-610.
     """

@@ -1,4 +1,4 @@
-"""The forms that each rule has had: what a `KafkaVersion` chooses from.
+"""The forms of the rules that are not simply on or off: what a `KafkaVersion` chooses from.
 
 The compiled kernel identifies a form by its number; the label describes it where a table lists what
 a release changed.

@@ -150,7 +150,7 @@ def _on_register(before: Controller, message: m.RegisterBroker) -> ControllerSte
 
 
 def _known_order(controller: Controller, broker: int) -> tuple[m.Output, ...]:
-    """The decision, sent again; in KRaft a broker that is no longer a replica deletes its log."""
+    """The decision, sent again to a replica; in KRaft a broker that is none deletes its log."""
     if broker in controller.replicas:
         return (m.Send(broker, controller.order),)
     return (m.Send(broker, m.StopReplica(deletes=True)),) if controller.version.kraft else ()
@@ -182,8 +182,8 @@ def _lose_broker(before: Controller, broker: int) -> ControllerStep:
 def _on_controlled_shutdown(before: Controller, message: m.ControlledShutdown) -> ControllerStep:
     """Let a broker stop: its leadership moves, then it leaves the ISR.
 
-    In the ZooKeeper era a follower first gets the order to stop fetching, and not that it has left
-    the ISR: neither may bring it back. Source: KC 0.8.2.2:261-270, 2.5.1:1141-1151;
+    In the ZooKeeper era a follower is first ordered to stop fetching, and the order that removes it
+    from the ISR is not sent to it. Source: KC 0.8.2.2:261-270, 2.5.1:1141-1151;
     ReplicaStateMachine 2.5.1:213-226.
     """
     broker = message.broker
@@ -308,7 +308,7 @@ def metadata_orders(controller: Controller) -> tuple[m.Output, ...]:
 
 
 def _metadata(controller: Controller) -> m.UpdateMetadata:
-    """What brokers learn of the stored state: a controller first reads what leaders wrote."""
+    """What brokers learn of the stored state, which includes what leaders wrote to ZooKeeper."""
     wanted = controller.settings.min_insync_replicas
     return m.UpdateMetadata(controller.alive, controller.isr, controller.partition_epoch, wanted)
 

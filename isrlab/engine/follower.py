@@ -4,10 +4,10 @@ Theory of operation. A follower has at most one request in flight. When it gets 
 first have to shorten its log, by one of four rules (`Truncation`): to its own high watermark, by
 asking where its last epoch ends (once, or again for each epoch the leader does not know), or by
 fetching and letting the leader say where the logs diverge. Then it fetches at its log end offset;
-the next fetch confirms what it appended. Its high watermark is the leader's at the moment when the
-leader read for it, so it is out of date; it may go back.
+the next fetch confirms what it appended. Its high watermark is the one that the leader had when it
+read for the follower, so the value is out of date; it may also go back.
 
-A request that fails is sent again after a pause; one that is fenced waits for the controller. Up to
+A request that fails is sent again after a pause; a fenced follower waits for the controller. Up to
 2.6.0 the answer to a question about an epoch without records may truncate nothing, and the follower
 asks again forever (KAFKA-10706); here it pauses between questions.
 
@@ -213,7 +213,7 @@ def truncated_by_epoch(broker: Broker, epoch: int, end_offset: int) -> tuple[Log
 
 
 def on_list_offsets_response(broker: Broker, answer: m.ListOffsetsResponse, now_ms: int) -> Step:
-    """After an offset out of range: truncate to the leader's end or halt, or begin at its start."""
+    """After an offset out of range: truncate to the leader's end, halt, or begin at its start."""
     if _is_stale(broker, answer.request):
         return broker, ()
     if answer.error:

@@ -97,7 +97,7 @@ def _advance_high_watermark(broker: Broker, now_ms: int) -> Broker:
 
 
 def _is_satisfied(broker: Broker, role: Leader, delayed: DelayedProduce) -> bool:
-    """Whether the ISR has the records; in 0.8, enough copies (checkEnoughReplicasReachOffset)."""
+    """Whether records are committed or, with acks=2+ (0.8), copied (checkEnoughReplicas...)."""
     if delayed.acks == m.ACKS_ALL:
         return broker.log.high_watermark >= delayed.required_offset
     ends = [r.log_end_offset for r in role.remotes if r.id in role.isr]

@@ -32,7 +32,7 @@ from isrlab.engine.reading import leader_of
 ALTER_PARTITION_RETRY_MS = 50
 # Errors after which the leader takes its change back (P 3.7.1:1892-1944)
 REVERTING_ERRORS = ("OPERATION_NOT_ATTEMPTED", "INELIGIBLE_REPLICA")
-# and those after which it keeps the larger set until the controller answers
+# and those after which it keeps the larger set until an order from the controller
 FINAL_ERRORS = (
     "UNKNOWN_TOPIC_OR_PARTITION",
     "UNKNOWN_TOPIC_ID",
@@ -161,7 +161,7 @@ def on_alter_partition_response(
 
 
 def _on_failure(broker: Broker) -> Step:
-    """The change may be sent again. Up to 3.2.0 its slot is freed only after that retry, so the
+    """Kafka sends the change again. Up to 3.2.0 its slot is freed only after that retry, so the
     retry is refused: up to 3.0 the change then stays pending, in 3.1 and 3.2.0 it is taken back.
 
     Source: P 3.0.2:1353 and 1388, 3.1.2:1398-1403; AlterIsrManager 3.0.2:255-260, 3.2.1:297-302.

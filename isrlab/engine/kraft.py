@@ -4,8 +4,8 @@ Theory of operation. Every event (a broker is fenced or unfenced, a leader asks 
 operator for an election or for other replicas) becomes one change: the stored state, the targets
 and the brokers that may lead determine the new leader and sets. Without eligible leader replicas
 (ELR, KIP-966) the ISR never becomes empty: its last member stays, even if its broker is dead. With
-them it may, because the controller remembers the replicas that leave the ISR when it is, or falls,
-below min.insync.replicas: while the high watermark is held (KAFKA-15583) they have every committed
+ELR it may: the controller remembers the replicas that leave an ISR that is, or falls, below
+min.insync.replicas. While the high watermark is held (KAFKA-15583) they have every committed
 record, so electing one is clean.
 
 A reassignment adds its replicas to the list, and the leader epoch stays; the change that completes
@@ -93,10 +93,10 @@ def _completed(target: PartitionState, version: KafkaVersion) -> PartitionState:
 
 
 def reassign(controller: Controller, wanted: tuple[int, ...]) -> Controller:
-    """Start a reassignment: add the new replicas, and keep the old ones until these are in sync.
+    """Start a reassignment: add the new replicas, and keep the old ones until the new are in sync.
 
-    Replicas added by an earlier reassignment count as existing; its list is kept if this one adds
-    none, and likewise its list of removals. Source: changePartitionReassignment, RCM 3.8.0.
+    Replicas that an earlier reassignment added count as existing. Its lists of replicas to add and
+    to remove are kept where this one has none. Source: changePartitionReassignment, RCM 3.8.0.
     """
     state = controller.state
     removing = tuple(sorted(set(state.replicas) - set(wanted)))

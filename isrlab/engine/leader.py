@@ -100,7 +100,7 @@ def _reset(broker: Broker, remote: RemoteReplica, in_isr: bool, now_ms: int) -> 
 
 
 def on_produce(broker: Broker, produce: m.Produce, now_ms: int) -> Step:
-    """Append, or refuse; answer acks=1 immediately, acks=all when the high watermark has passed."""
+    """Append, or refuse; answer acks=1 immediately, acks=all once the records are committed."""
     refusal = _produce_refusal(broker, produce)
     if refusal:
         refused = m.Send(m.CLIENT, m.ProduceResponse(produce.request, error=refusal))
@@ -170,9 +170,9 @@ def on_fetch(broker: Broker, fetch: m.Fetch, now_ms: int) -> Step:
 
 
 def _failed(broker: Broker, fetch: m.Fetch, now_ms: int) -> Broker:
-    """The follower after a refused fetch: up to 2.3, its state is unknown.
+    """The broker after a refused fetch: up to 2.3 it no longer knows the follower's state.
 
-    Kafka records offset, log end and time -1. Source: readFromLocalLog, RM 0.10.2.2:566-585; in 0.8
+    Kafka sets offset, log end and time to -1. Source: readFromLocalLog, RM 0.10.2.2:566-585; in 0.8
     the failed fetch still renews the follower's clock: R 0.8.2.2:50-59.
     """
     role = broker.role

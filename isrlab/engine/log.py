@@ -9,7 +9,7 @@ disk when the operating system writes them back; `flushed_end_offset` is how far
 killed process loses nothing of the page cache, a power failure loses everything beyond the flush.
 And the high watermark reaches the disk only as a checkpoint, a few seconds old.
 
-Left out: segments and the offset index (`segment.py` models them), compaction, transactions;
+Left out: segments and the offset index (`closeups/segment.py`), compaction, transactions;
 retention, so the epoch cache is never truncated from its start (truncateFromStart); tiered storage,
 which needs the epoch before a given one (previousEpoch). Up to 2.3 a log that was truncated below
 its high watermark kept the old value until the next fetch; here, as from 2.4, truncation lowers it.
@@ -63,7 +63,7 @@ class LeaderEpochCache(Frozen):
     ) -> tuple[int, int]:
         """The largest known epoch up to `epoch`, and where it ends; (-1, -1) if that is unknown.
 
-        An epoch before the first ends where that begins (2.0.1+); 0.11-1.1 answer without an epoch.
+        An epoch before the first ends where the first begins (2.0.1+); 0.11-1.1 give no epoch.
         """
         if not self.entries or epoch == UNKNOWN_EPOCH:
             return UNKNOWN_EPOCH, UNKNOWN_OFFSET

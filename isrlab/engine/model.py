@@ -1,7 +1,7 @@
 """The state that the transitions of this package read and write.
 
 All of it is frozen and comparable, so the states before and after a step can be printed, kept and
-compared. A broker holds one partition: brokers replicate each partition independently.
+compared. Brokers replicate each partition independently, so a broker here holds only one.
 Roles and ISR states are types; a follower simply has no ISR.
 """
 
@@ -72,7 +72,7 @@ class RemoteReplica(Frozen):
 
 
 class _Isr(Frozen):
-    """The stored ISR and, until a change is answered, the proposed ISR and the larger of both."""
+    """The stored ISR and, until a change is answered, the proposed one and the larger one."""
 
     isr: tuple[int, ...]
 
@@ -123,7 +123,7 @@ class ParkedFetch(Frozen):
 
 
 class DelayedProduce(Frozen):
-    """An appended acks=all (or, in 0.8, acks>1) request that waits for its followers."""
+    """An appended acks=all (or, in 0.8, acks>1) request that waits for followers."""
 
     request: int
     acks: int

@@ -49,8 +49,8 @@ class PartitionState(Frozen):
 class Controller(Frozen):
     """The stored state of the partition and the controller's view of the brokers.
 
-    In KRaft with ELR a real controller reads one fact about another partition of the topic: the
-    replica count of partition 0. None: this is partition 0.
+    `replicas_of_partition_0`: with ELR, Kafka's controller reads this count for every partition of
+    the topic. None: this is partition 0.
     """
 
     version: KafkaVersion

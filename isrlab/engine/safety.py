@@ -118,7 +118,7 @@ def missing_committed(view: View) -> Iterator[str]:
 
 
 def logs_agree(view: View) -> str | None:
-    """A follower holds exactly the leader's records up to the log end its leader knows of it."""
+    """A follower holds exactly the leader's records up to the log end that its leader knows."""
     for number, offset in disagreements(view):
         assert view.leader is not None
         logs = view.leader.log, view.brokers[number].log

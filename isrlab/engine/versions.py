@@ -146,7 +146,7 @@ class KafkaVersion:
 
     @property
     def writes_zookeeper(self) -> bool:
-        """Whether leaders write ISR changes into ZooKeeper, or (from 2.7) ask the controller."""
+        """Whether leaders write ISR changes into ZooKeeper; from 2.7 they ask the controller."""
         return self.isr_write <= c.IsrWrite.ZOOKEEPER_NOTIFY
 
     @property

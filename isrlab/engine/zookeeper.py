@@ -7,7 +7,7 @@ epoch; a leader's own ISR writes do not.
 
 A reassignment begins with a write that names old and new replicas. The controller watches the ISR;
 once all targets are in it, one write drops the old ones from the list and, if necessary, elects a
-leader; one further write for each of them removes it from the ISR. Left out: targets that cannot be
+leader; a further write for each old one removes it from the ISR. Left out: targets that cannot be
 elected because all are dead, and the random order of the list up to 2.3.
 
 Source: PartitionLeaderSelector.scala 0.8.2.2:49-98, Election.scala 2.7.2, ReplicaStateMachine.scala

@@ -1,12 +1,12 @@
 """Exact answers from a small table of events, in plain Python: the ISRs, absences and their causes.
 
 For tables whose rows are all on one clock: a scenario (`Run.events()`), a simulated fleet, or the
-history of real logs (`logs.history`). There `isr_commit` rows have every stored ISR without
-contradictions, so two rules suffice; `isrlab.churn` answers on Spark by like rules, and a property
-test holds the answers equal.
+history of real logs (`logs.history`). There `isr_commit` rows show every stored ISR without
+contradictions, so two rules suffice; `isrlab.churn` answers on Spark by similar rules, and a
+property test compares the answers.
 
-1. A row of an older partition epoch than a row before it is late, and does not count. A row with
-   the members that are already known is not a change.
+1. A row with a lower partition epoch than an earlier row is late, and does not count. A row that
+   has the same members as the ISR before is not a change.
 2. A shrink is the leader's if a row shows its request, and the leader reports the stored ISR itself
    or the controller stores what a leader asked for; else it is the controller's.
 
@@ -40,7 +40,7 @@ class IsrMove(NamedTuple):
     key: Key
     ts_ms: int
     replica: int
-    joined: bool  # the stored ISR; False: left it
+    joined: bool  # True: joined the stored ISR; False: left it
     evictor: dict[str, Any]  # the leader that evicted it and what it knew (`KNEW`), or empty
 
 
@@ -63,7 +63,7 @@ KNEW = ("leader", "lag_records", "since_caught_up_ms", "since_fetch_ms")
 
 
 class Wait(NamedTuple):
-    """How long some produces with acks=all waited; in fleets, the lower bound of their class."""
+    """How long some produces with acks=all waited; in fleets, rounded down to a latency class."""
 
     run: str
     latency_ms: int
@@ -76,8 +76,8 @@ def isr_spans(
     """The stored ISRs of each partition where they are known, from the first one to `end_ms`.
 
     `end_ms` defaults to the last event of the run. With `start_ms` there is also a span from then
-    to the first change, if its row has the ISR before it. An ISR has several spans if the replicas
-    of the partition change meanwhile.
+    to the first change, if the row of that change has `isr_before`. An ISR has several spans if the
+    replicas of the partition change meanwhile.
     """
     points: dict[Key, list[tuple[int, StoredIsr | None]]] = {}
     ends = _ends(events) if end_ms is None else {}

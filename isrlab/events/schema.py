@@ -1,7 +1,7 @@
-"""The schema of the events table, which every producer writes.
+"""The schema of the events table, which every source of events writes.
 
-One row for each thing that happened to a partition, from the engine, the fleet, or the
-log of a real broker. Columns that a producer cannot know are null. Offsets are Kafka's: the log end
+The table has one row for each event, from the engine, the fleet, or the log of a real
+broker. Columns that a source does not know are null. Offsets are Kafka's: the log end
 offset is the next one to be written, the high watermark the first that is not readable.
 
 `broker` is the broker that reports the event. A row about the stored state of the partition (from

@@ -1,4 +1,4 @@
-"""A row of the events table as an object: what one log line, record or producer reports.
+"""A row of the events table as an object: what a log line, record or simulation reports.
 
 `leader` is the leader of the partition according to this row: the row names it (`replica` of a row
 "leader" or "follower", else `detail.leader`), or it is the reporting broker, because only a leader
@@ -68,7 +68,7 @@ class Statement(msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_own(self) -> bool:
-        """Whether the broker itself reports it, not a controller or the metadata log."""
+        """Whether `broker` itself reports the row, not a controller or the metadata log."""
         return not self.said_by
 
     @property
@@ -82,7 +82,7 @@ class Statement(msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_leaders(self) -> bool:
-        """Whether the leader reports it itself."""
+        """Whether the leader itself reports the row."""
         return not self.said_by and self.broker is not None and self.broker == self.leader
 
     @property

@@ -84,7 +84,7 @@ class ControllerPlayer:
 
     def alter(self, broker: int, epochs: list[int], members: list[list[int]], *more: int) -> None:
         """Ask for an ISR as a leader. `epochs`: leader epoch, partition epoch; `members`: pairs of
-        broker and broker epoch; `more`: whether it is recovering (0 or 1), then the partition."""
+        broker and broker epoch; `more`: whether the leader recovers (0 or 1), the partition."""
         is_recovering, partition = (*more, 0)[:2]
         isr = tuple(number for number, _ in members)
         known = tuple(broker_epoch for _, broker_epoch in members)
@@ -94,7 +94,7 @@ class ControllerPlayer:
         )
 
     def _step(self, message: m.Message, *partitions: int) -> None:
-        """Pass the message to these partitions (default: all), by partition 0's state before."""
+        """Pass the message to these partitions (default: all), with partition 0's former count."""
         replicas = len(self.controller.replicas)
         kinds = (
             m.AlterPartitionResponse

@@ -81,7 +81,7 @@ class JudgedRun(NamedTuple):
             yield Compared(command, state, engine.seen())
 
     def agrees(self, version: KafkaVersion) -> bool:
-        """Whether the engine with these rules agrees with Kafka after every step."""
+        """Whether the engine with these rules runs, and agrees with Kafka after every step."""
         try:
             return not any(step.differs for step in self.beside(version))
         except (ArithmeticError, LookupError, TypeError, ValueError):
@@ -96,7 +96,7 @@ def releases(kind: str) -> list[str]:
 
 @cache
 def read(kind: str, release: str) -> list[JudgedRun]:
-    """All stored runs of a class of a release. Raises ValueError with what is stored."""
+    """All stored runs of a class and release; if there are none, ValueError lists the others."""
     if release not in releases(kind):
         known = {name: releases(name) for name in CLASSES}
         raise ValueError(f"no verdicts of {kind!r} {release!r} are stored; there are {known}")

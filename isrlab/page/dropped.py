@@ -78,7 +78,7 @@ class DroppedFiles:
         self._folder.cleanup()
 
     def feed(self, name: str, piece: bytes) -> None:
-        """Add bytes to a file; `name` may contain folders. Raises DropError for too many."""
+        """Add bytes to a file; `name` may contain folders. Raises DropError beyond a limit."""
         self.bytes += len(piece)
         if self.bytes > MOST_BYTES:
             raise DropError(_too_much("The files are"))

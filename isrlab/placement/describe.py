@@ -57,7 +57,7 @@ class DescribedPartition(NamedTuple):
 
 
 class DescribedTopic(NamedTuple):
-    """The line of a topic. `shows_all`: with brokers' settings, so others have their defaults."""
+    """The line of a topic. `shows_all`: also brokers' settings, so those absent have defaults."""
 
     partition_count: int
     min_isr: int | None
@@ -77,7 +77,7 @@ class TopicsDescription(NamedTuple):
 
 
 def describe(text: str, min_isr: int = 1) -> list[DescribedPartition]:
-    """The partitions; `min_isr` is that of topics whose line does not have it.
+    """The partitions, each `elr` with replicas only; `min_isr` is for topics whose line has none.
 
     Raises ValueError with the wrong line, or with an example if no line is that of a partition.
     """

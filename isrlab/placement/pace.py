@@ -28,8 +28,8 @@ def safe_restart_every_s(share: float, down_s: float) -> float:
 def copied_s(throttle: float, size: float, produced: float, in_sync: int, newcomers: int) -> float:
     """Seconds until `newcomers` replicas have copied `size` bytes each; infinite if they never do.
 
-    `throttle`: bytes/s of a broker; `produced`: bytes/s into each partition, which a leader's
-    throttle also covers, for newcomers and `in_sync` followers; for a follower's, `in_sync` is 0.
+    `throttle`: bytes/s of a broker; `produced`: bytes/s into each partition. A leader's throttle
+    also carries these to newcomers and `in_sync` followers; for a follower, `in_sync` is 0.
     """
     spare = throttle - produced * (in_sync + newcomers)
     return size * newcomers / spare if spare > 0 else math.inf if newcomers else 0.0

@@ -29,7 +29,7 @@ ORDERS = 2  # shuffled orders of copyset
 
 
 def zookeeper(racks: Racks, partitions: int, factor: int, random: Generator | None) -> Replicas:
-    """Replicas after Kafka's draw of a topic's first broker and first distance (no `random`: 0)."""
+    """A topic's replicas. Its first broker and first distance are drawn (without `random`: 0)."""
     if len({bool(rack) for rack in racks.values()}) > 1:
         raise ValueError("some brokers have a rack and some have none: Kafka refuses that")
     rack_of = {broker: rack or broker for broker, rack in racks.items()}

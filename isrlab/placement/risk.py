@@ -3,12 +3,12 @@
 Theory of operation. A partition is under min ISR if fewer than `min.insync.replicas` members of its
 ISR are left, offline if no ISR member or eligible leader replica is, and lost if no replica is and
 the disks do not come back. With a full ISR, offline and lost depend on the same failures and differ
-only in the disks. In all three cases more than a certain number of certain brokers fail. The
-smallest such sets are kept; a failure is bad if it contains one of them. If few failures are
-possible all are tried, else a sample that is large enough for a narrow band.
+only in the disks. A partition comes to a fate when more than a given number of its brokers fail.
+The smallest sets that suffice are kept; a failure is bad if it contains one of them. If few
+failures are possible all are tried, else a sample that is large enough for a narrow band.
 
-If single brokers fail, the expected number of affected partitions is the same for every placement;
-the probability that any is affected differs."""
+If brokers fail (not racks), the expected number of affected partitions is the same for every
+placement; the probability that any is affected differs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _kinds(
     partitions: Iterable[DescribedPartition], units: Mapping[int, int], fate: str
 ) -> Counter[tuple[Set, int]]:
     """The number of partitions by (the units that keep a partition from `fate`, how many of these
-    may be left once it has come to that)."""
+    at most are left when it comes to that)."""
     if fate not in FATES:
         raise ValueError(f"no fate {fate!r}; known: {', '.join(FATES)}")
     kinds: Counter[tuple[Set, int]] = Counter()

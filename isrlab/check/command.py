@@ -29,7 +29,7 @@ ADDED, SIZES = ("min_isr", "unclean", "zookeeper", "zones"), ("throttle", "size"
 def read(
     path: str | None, servers: str | None, version: str | None = None, **client: Any
 ) -> ClusterState:
-    """The state from a file or folder, or from a live cluster. Raises CheckError, also for both."""
+    """The state from the one source that is given: a file, folder or cluster. Raises CheckError."""
     if (path is None) == (servers is None):
         raise CheckError("name one source: a file of kafka-topics --describe, a metadata log, or "
                          "--bootstrap-server")  # fmt: skip

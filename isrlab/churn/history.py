@@ -42,7 +42,7 @@ def isr_history(events: DataFrame) -> DataFrame:
 
 
 def states(events: DataFrame) -> DataFrame:
-    """The rows about stored ISRs that are not late; `isr` is null if it is unknown from here on.
+    """The rows about stored ISRs that are not late; `isr` is null if it is unknown from then on.
 
     Columns: run, topic, partition, ts_ms, `leader`, `isr`, `isr_before` (null: not known),
     `is_first` of the partition, `is_leaders` (reported or requested by the leader), `replicas`

@@ -97,7 +97,7 @@ def _advance_high_watermark(broker: Broker, now_ms: int) -> Broker:
 
 
 def _is_satisfied(broker: Broker, role: Leader, delayed: DelayedProduce) -> bool:
-    """Whether records are committed or, with acks=2+ (0.8), copied (checkEnoughReplicas...)."""
+    """Whether the records are committed; with acks=2 or more (0.8), whether enough copies exist."""
     if delayed.acks == m.ACKS_ALL:
         return broker.log.high_watermark >= delayed.required_offset
     ends = [r.log_end_offset for r in role.remotes if r.id in role.isr]

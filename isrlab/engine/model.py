@@ -22,7 +22,7 @@ RECORD_BYTES = 1_024  # records have no content here; for the limit of a fetch, 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """The configuration of brokers and topic; names are Kafka's, with underscores for dots."""
+    """Kafka's settings, with underscores for dots; `session_timeout_ms`: of ZooKeeper or KRaft."""
 
     min_insync_replicas: int
     unclean_leader_election_enable: bool

@@ -42,7 +42,7 @@ class Trace:
         return 1 + np.sum(list(self.in_isr.values()), axis=0)
 
     def evictions_ms(self) -> Ints:
-        """When a replica left the ISR, int64[k]."""
+        """The times of samples whose ISR is smaller than the one before, int64[k] ms."""
         return self.ts_ms[1:][np.diff(self.isr_size) < 0]
 
     def around(self, ts_ms: int, before_ms: int = 3_000, after_ms: int = 4_000) -> Trace:

@@ -4,8 +4,8 @@ Every draw has its own stream, keyed by the seed and the draw's owner (a partiti
 cluster), and not by version, task, host or order. So two versions get exactly equal load, and the
 rows of a fleet do not depend on how it is divided into tasks.
 
-Between bursts a partition gets batches at exponential intervals; those of a hot partition hold
-`hot_times` as many records. A burst spreads its records evenly over its length in one batch every
+A partition always gets batches at exponential intervals; those of a hot partition hold `hot_times`
+times as many records. A burst adds records, spread evenly over its length in a batch every
 `BURST_BATCH_MS`, like a producer with many clients; a length of 0 means a single batch. With a
 `batch_size` the draws are records handed to a producer, in a burst every millisecond, and the
 producer builds the batches (kernel/batches.py). Time 0 is midnight UTC. With a daily swing the
@@ -247,7 +247,7 @@ def deaths(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
 
 
 def acks_all(config: FleetConfig, partitions: Ints) -> NDArray[np.bool_]:
-    """Which partitions' producers use acks=all, bool[n]; a larger share keeps those of a smaller.
+    """Which partitions' producers use acks=all, bool[n]; a larger share adds to those of a smaller.
 
     `partitions` int64[n]: their numbers in the topic.
     """

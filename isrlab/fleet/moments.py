@@ -53,7 +53,7 @@ def turns(config: FleetConfig) -> list[Turn]:
     """All events, in order.
 
     If leaders write ISRs into ZooKeeper themselves, a decision takes effect when it is made;
-    otherwise it is made when brokers hear of it, after earlier changes. Raises ValueError for an
+    otherwise when brokers hear of it, after earlier ISR changes. Raises ValueError for an
     outage that ends before all brokers have heard of it.
     """
     ahead = [turn for moment in _moments(config) for turn in turns_of(config, moment)]

@@ -2,7 +2,7 @@
 
 Theory of operation. Cells are independent until a broker is ordered to lead or to follow. So time
 is divided at the moments of `moments.py`. Between moments the kernel runs each broker's cell, which
-has a row for every partition that the broker could lead, empty if it does not. At a moment the
+has a row for every partition that the broker could lead, empty unless it leads. At a moment the
 controllers of the partitions take one step of the engine (`engine/controller.py`). For each
 partition that changes, the rows are converted to the engine's brokers (`replicas.py`), every broker
 that hears of it takes one step of the engine (`engine/broker.py`), and the result is converted back
@@ -17,7 +17,7 @@ Messages in flight at a moment: if a follower hears of a new leader, or of a new
 starts over, an answer that it has not written is lost with its fetch. It finds out where its log
 diverges from the leader's (`replicas.first_fetch`), then fetches. A thread that already reads from
 that leader adds the partition to its next fetch, or to the parked one; otherwise it starts
-immediately. An ISR change in flight is refused, and blocks others until that answer. Produces that
+immediately. An ISR change in flight is refused, and blocks others until the refusal. Produces that
 wait for the ISR fail (NOT_LEADER, or NO_BROKER if its process is gone); producers know the new
 leader immediately, and resend the missing records for `delivery_timeout_ms`. Without a leader, a
 produce fails and is held until there is one; acks=1 records only on the former leader are lost.
@@ -226,7 +226,7 @@ class MovingCluster:
                     self.cell_rows[self._leader(partition)].partition(partition)["is_frozen"] = 1
 
     def _questions(self, moment: Moment) -> Iterator[tuple[int, m.Message]]:
-        """The message to each partition's controller."""
+        """The partitions that the moment concerns, and the message to the controller of each."""
         broker, number = moment.broker, self.known.incarnations[moment.broker]
         message: m.Message = m.ElectLeaders("preferred")
         chosen = np.ones(self.config.partitions, dtype=bool)

@@ -81,7 +81,7 @@ class Reassigning:
         return was_going and bool(self._left)
 
     def last_changes(self, leader: int, events: s.Ints) -> list[LastChange]:
-        """The ISR changes requested by a leader that would complete reassignments."""
+        """A leader's requested ISR changes that would complete reassignments."""
         rows, changes = self._cell_rows[leader], []
         for row in events[events[:, s.KIND] <= s.EXPAND].tolist():
             partition = int(rows.cell.partitions[row[s.PARTITION]])
@@ -93,7 +93,7 @@ class Reassigning:
         return changes
 
     def refuses(self, rows: CellRows, partition: int) -> bool:
-        """Whether an ISR change comes too late, in the millisecond of the completion; undoes it."""
+        """Whether an ISR change is too late, in the millisecond of completion; if so, undo it."""
         controller, row = self._controllers[partition], rows.partition(partition)
         is_moved = controller.state.is_moved(controller.version)
         if not (self._config.kafka.writes_zookeeper and partition in self.going and is_moved):

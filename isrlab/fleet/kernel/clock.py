@@ -1,8 +1,8 @@
 """The event loop of a cell: the cycle of fetcher threads, and the order within a millisecond.
 
 Theory of operation. Time jumps from one event to the next, in whole milliseconds. A fetcher thread
-sends a fetch for all its partitions, each from its log end; it reaches the leader one latency
-later. If at least `replica.fetch.min.bytes` are available (in 2.4 and 2.5 also if the high
+sends a fetch for all its partitions, each from its log end; the fetch reaches the leader one
+latency later. If at least `replica.fetch.min.bytes` are available (in 2.4 and 2.5 also if the high
 watermark is higher than at the last fetch), the leader answers. Otherwise it parks the fetch until
 that is so, for at most `replica.fetch.wait.max.ms`; then it reads the log again, but leaves clocks,
 ISR and high watermark alone, because Kafka changes them only when a fetch arrives. An answer holds

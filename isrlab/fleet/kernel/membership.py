@@ -216,7 +216,7 @@ def on_restarts(state: s.State, now_ms: int) -> None:
     """Shut brokers down cleanly: the controller removes them from their ISRs immediately.
 
     A change in flight is stored without them (Kafka would refuse it, and the leader ask again).
-    Without `fetches_after_removal` a broker's fetchers stop first: the next fetch comes afterwards.
+    Without `fetches_after_removal` a broker's fetchers stop first, until the restart is over.
     """
     while state.scalars[s.NEXT_RESTART_MS] <= now_ms:
         place = state.scalars[s.NEXT_RESTART]
@@ -285,7 +285,7 @@ def _begin_epoch(state: s.State, now_ms: int, partition: int) -> None:
 def _start_over(state: s.State, now_ms: int, partition: int) -> None:
     """Let followers hear of a new epoch with the leader, drop answers in flight and fetch again.
 
-    They fetch immediately; a thread that also reads other partitions, with its next fetch.
+    A thread that reads only this partition fetches immediately; others do so with the next fetch.
     """
     for slot in range(state.follower_at.shape[1]):
         row = state.follower_at[partition, slot]

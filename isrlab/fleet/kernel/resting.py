@@ -84,8 +84,8 @@ def rest_if_quiet(state: State, row: int) -> None:
 def _leaves_high_watermark(state: State, row: int) -> bool:
     """Whether a fetch of a member at the log end can neither move nor learn the high watermark.
 
-    It could move it if the leader recomputes it at every fetch: a replica outside the ISR holds it
-    back only until that replica's lag clock expires.
+    If the leader recomputes it at every fetch, a fetch could move it: a replica outside the ISR
+    holds the high watermark back only until the replica's lag clock expires.
     """
     leader = state.partitions[state.followers[row].partition]
     if state.rules.pushes_high_watermark:

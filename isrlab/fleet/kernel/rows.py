@@ -54,7 +54,7 @@ def emit(state: s.State, now_ms: int, kind: int, partition: int, after: int) -> 
 def emit_produce(state: s.State, at_ms: int, kind: int, partition: int, end: int) -> None:
     """Write a row for a produce that failed; `end` is the offset after its records, -1 for none.
 
-    Its values must not depend on when it is written, because a timeout is noticed late.
+    The row must not depend on when it is written, because a timeout is noticed late.
     """
     events, row = state.events, _new_row(state, at_ms, kind, partition)
     for column in range(s.CHANGED, s.EVENT_COLUMNS):

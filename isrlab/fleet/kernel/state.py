@@ -1,10 +1,10 @@
 """The tables of the fleet kernel: the input, the state and the output of a cell.
 
 A *cell* is one leader broker, the partitions it leads, and the fetcher threads of other brokers
-that read from it. Cells are independent, unless followers have quotas: all else from outside (load,
-stalls, the phase of the expiry task) is an input array. A *slot* is the place of a follower in a
-partition's replica list (0 is the first follower); sets of followers are bit masks over slots, and
-the leader is always in its own ISR, so it has no bit. A *thread* is one of the
+that read from it. Cells are independent unless leaders move or followers have quotas: all else from
+outside (load, stalls, the phase of the expiry task) is an input array. A *slot* is the place of a
+follower in a partition's replica list (0 is the first follower); sets of followers are bit masks
+over slots, and the leader is always in its own ISR, so it has no bit. A *thread* is one of the
 `num.replica.fetchers` fetcher threads by which one follower broker reads from the leader.
 
 The tuples hold numpy arrays and numbers only, so numba compiles functions that take them.
@@ -24,11 +24,11 @@ Bits = NDArray[np.uint64]
 
 # Kinds of row in `State.events`: a leader's request for a smaller or larger ISR; a stored ISR; the
 # removal of members by the controller; a new leader, or none; then the ways in which a produce can
-# fail (with acks=all, except for the last two).
+# fail: with acks=all, or (only NOT_LEADER and NO_BROKER) with any acks.
 SHRINK, EXPAND, COMMIT, REMOVAL, LEADER, OFFLINE, REFUSED, TOO_FEW, TIMED_OUT, GIVEN_UP = range(10)
 NOT_LEADER, NO_BROKER = 10, 11
-# No ISR change is in flight; one is; one was when an order came, and will be refused; since that
-# order another was requested, and will never be answered.
+# In this order: no ISR change is in flight; one is; one was when an order came, so it will be
+# refused; after that order another change was requested, which will never be answered.
 NOT_PENDING, PENDING, VOID, STUCK = range(4)
 NOT_PARKED, PARKED, WOKEN = range(3)  # a fetch; woken: its answer's content is already noted
 NOT_SENT_TO, SENT_TO, UNWANTED = range(3)  # a thread; unwanted: it no longer awaits the answer
@@ -192,7 +192,7 @@ class State(NamedTuple):
     follower_at: NDArray[np.int32]  # int32[partitions, slots], the row of each follower
     threads: NDArray[np.void]  # THREAD_ROW[threads]
     shared_links: NDArray[np.void]  # LINK_ROW[links]
-    group_ms: Ints  # int64[groups]: no thread of a group is due before
+    group_ms: Ints  # int64[groups]: no thread of a group is due earlier
     active: Bits  # uint64[words], followers that a fetch must look at
     carried: Ints  # int64[rows, 3], empty unless leaders move: see `HAD_END`
     produces: Ints  # int64[chunks * CHUNK, PRODUCE_COLUMNS], lists of unfinished produces
@@ -296,7 +296,7 @@ def most_rows(chunks: int, partitions: int, slots: int) -> int:
 def with_room(state: State, chunks: int = 1) -> State:
     """The state with room for the next run in its tables; its events must have been taken.
 
-    There is room for `chunks` more chunks, and for one more of each partition, whose held produces
+    There is room for `chunks` more chunks, and for one more for each partition, whose held produces
     may begin to wait.
     """
     partitions, slots = state.follower_at.shape

@@ -7,7 +7,7 @@ the bytes of throttled partitions that it has written, from all leaders together
 above the follower's quota, its fetches leave out the throttled partitions whose high watermark it
 has not reached. `throttle_bytes_per_s` sets both `leader.replication.throttled.rate` and
 `follower.replication.throttled.rate`, as kafka-reassign-partitions.sh does. ISR members always get
-everything, but it counts: if the quota is below what members take, no other replica catches up.
+everything, but these bytes count: if members take the whole quota, no other replica catches up.
 Each rate is a mean over up to eleven samples of a second, from the oldest of them until now.
 
 A fetch for which the leader's quota leaves nothing is parked. A falling rate does not wake it: it

@@ -39,7 +39,7 @@ class CheckQuestion:
 
 class ClusterCheck:
     """The results: what blocks a restart of the given brokers, of each live broker, of each zone;
-    which partitions refuse acks=all now, and their leaders; exposures, risks, a roll; a failure."""
+    partitions that refuse acks=all, with leaders; exposures, risks, a roll, a failure's effect."""
 
     def __init__(self, state: ClusterState, question: CheckQuestion) -> None:
         def is_ignored(topic: str) -> bool:

@@ -91,7 +91,7 @@ def brokers_of(partitions: Iterable[DescribedPartition]) -> dict[int, str]:
 
 def decoded(data: bytes) -> str:
     """The text of a redirected output: UTF-8, or UTF-16 from PowerShell."""
-    is_wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")  # as PowerShell does
+    is_wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")  # as PowerShell writes it
     text = data.decode("utf-16" if is_wide else "utf-8-sig", "replace")
     return text.replace("\r\n", "\n")
 
@@ -153,7 +153,7 @@ def _missing(text: str, description: TopicsDescription) -> Iterator[str]:
 
 
 def _oldest(description: TopicsDescription) -> tuple[int, ...]:
-    """The first release whose brokers fill in these fields; the tool may be newer."""
+    """The first release whose brokers fill in the fields of the text; the tool may be newer."""
     filled = {kind for kind, *_, is_filled in description.forms if is_filled}
     moves = any(p.adding or p.removing for p in description.partitions)
     if "partition" in filled:

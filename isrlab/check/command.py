@@ -22,7 +22,7 @@ from isrlab.logs.reader.metadata.records import is_metadata
 from isrlab.logs.reader.packed import is_archive, kind_of
 
 UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
-SOURCE = ("path", "servers", "version", "config", "limit_s")  # options, by what they are for
+SOURCE = ("path", "servers", "version", "config", "limit_s")  # options, grouped by use
 ADDED, SIZES = ("min_isr", "unclean", "zookeeper", "zones"), ("throttle", "size", "produced")
 
 

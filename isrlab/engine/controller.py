@@ -106,7 +106,7 @@ def _is_there(controller: Controller, request: m.AlterPartition) -> bool:
 
 
 def _kraft_refusal(controller: Controller, request: m.AlterPartition) -> str | None:
-    """Source: validateAlterPartitionData, ReplicationControlManager.java trunk:1150-1254."""
+    """The error, or None. Source: validateAlterPartitionData, RCM trunk:1150-1254."""
     state = controller.state
     checks = (
         (request.leader_epoch > state.leader_epoch, "NOT_CONTROLLER"),
@@ -140,7 +140,7 @@ def _on_register(before: Controller, message: m.RegisterBroker) -> ControllerSte
         before, outputs = _lose_broker(before, broker)
     after = before
     if not message.was_clean and before.version.eligible_leader_replicas:
-        after = kraft.lose(before, broker, is_unclean=True)  # written as it registers, still fenced
+        after = kraft.lose(before, broker, is_unclean=True)  # as it registers, while still fenced
     others = tuple(b for b in after.alive if b.id != broker)
     info = m.BrokerInfo(broker, message.broker_epoch)
     after = replace(after, alive=tuple(sorted((*others, info), key=lambda b: b.id)))
@@ -274,7 +274,7 @@ def _reassignment_error(controller: Controller, wanted: tuple[int, ...] | None) 
 
 def _on_configure(before: Controller, message: m.IncrementalAlterConfigs) -> ControllerStep:
     """A new min.insync.replicas of the topic makes KRaft forget eligible leaders; setting the
-    cluster's does so even if the value stays the same. Brokers learn of it later.
+    cluster's does so even if the value stays the same.
 
     Source: incrementalAlterConfigResource and createClearElrRecordsAsNeeded,
     ConfigurationControlManager.java 4.1.2:217-300; removeTopicElrs, RCM 4.3.1:609-625.

@@ -114,9 +114,9 @@ def _acknowledge(broker: Broker, delayed: DelayedProduce) -> m.Send:
 
 
 def _has_news(broker: Broker, role: Leader, fetch: m.Fetch, moved: bool) -> bool:
-    """A parked fetch completes: there is data, an error, or (2.4-2.5) a newer high watermark.
+    """Whether a parked fetch completes: for data, an error, or (2.4-2.5) a newer high watermark.
 
-    Kafka checks it only after an append, or when the high watermark has moved: a new leader epoch
+    Kafka checks this only after an append, or when the high watermark has moved: a new leader epoch
     alone leaves it parked. Source: tryCompleteDelayedRequests, P 2.4.1:551, 3.7.1:819.
     """
     if fetch.offset < broker.log.log_end_offset:

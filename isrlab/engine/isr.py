@@ -162,7 +162,7 @@ def on_alter_partition_response(
 
 def _on_failure(broker: Broker) -> Step:
     """After an error that is not final Kafka sends the change again. Up to 3.2.0 its slot is still
-    taken then, so the retry is refused: up to 3.0 the change stays pending, later it is taken back.
+    taken then, so the retry is refused, and the change stays pending or, from 3.1 on, is reverted.
 
     Source: P 3.0.2:1353 and 1388, 3.1.2:1398-1403; AlterIsrManager 3.0.2:255-260, 3.2.1:297-302.
     """

@@ -62,7 +62,7 @@ def change(
         isr, elr = (leader,), ()
     elif leader != state.leader and leader in elr:
         isr, elr = (leader,), tuple(r for r in elr if r != leader)
-    is_shrunk = not set(state.isr) <= set(isr)  # even if it may not be empty: 3.5.2:266, 305
+    is_shrunk = not set(state.isr) <= set(isr)  # even if it may not get empty: 3.5.2:266, 305
     has_moved = not set(state.replicas) <= set(aimed.replicas)
     if not isr and not has_elr:
         isr = state.isr

@@ -67,7 +67,7 @@ class RemoteReplica(Frozen):
     last_caught_up_time_ms: int = 0
     last_fetch_leader_end_offset: int = 0
     last_fetch_time_ms: int = 0
-    broker_epoch: int = NEVER_FETCHED  # or that of its last fetch, if that carried one
+    broker_epoch: int = NEVER_FETCHED  # or the one that its last fetch carried
     last_sent_high_watermark: int = 0
 
 

@@ -119,7 +119,7 @@ class KafkaVersion:
         "acks are 0, 1 or all", "acks=2 and more wait for that many copies", at_first=True
     )
     not_leader_error: str = "NOT_LEADER_FOR_PARTITION"  # what a broker that does not lead answers
-    # the usual mode; 2.8-3.2 had it as a preview, 3.3-3.9 kept ZooKeeper as well
+    # 2.8-3.2 had KRaft as a preview, and 3.3-3.9 had ZooKeeper as a second mode
     kraft: bool = switch("ZooKeeper is the usual mode", "KRaft is the usual mode")
     kraft_elects_uncleanly: bool = switch(
         "KRaft ignores unclean.leader.election.enable: only an operator elects uncleanly",

@@ -51,7 +51,7 @@ class Absence(NamedTuple):
     replica: int
     start_ms: int
     end_ms: int | None  # None: it did not come back
-    leader: int | None = None  # None: the controller took it out
+    leader: int | None = None  # None: the controller removed it
     lag_records: int | None = None  # these three are None if the shrink does not name them
     since_caught_up_ms: int | None = None
     since_fetch_ms: int | None = None
@@ -179,7 +179,7 @@ def _states(
     events: Events, end_ms: int | None
 ) -> Iterator[tuple[Key, int, tuple[int, ...] | None, StoredIsr | None, dict[str, Any]]]:
     """The stored states, in order: key, ms, the ISR before (None: not known), the state (None: not
-    known from here on), and for a leader's shrink `KNEW` and `left` of `Absence`."""
+    known from then on), and for a leader's shrink `KNEW` and `left` of `Absence`."""
     known: dict[Key, tuple[tuple[int, ...], int]] = {}  # the ISR, and its partition epoch
     shrinks: dict[Key, Statement] = {}  # the last one that a leader asked for
     for row in _rows(events, "isr_shrink", "isr_commit", "unknown", "deleted"):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa  # which a page in a browser does not have
 
 REQUESTS = ("isr_shrink", "isr_expand")  # a leader asks for them before they are stored
-OF_LEADERS = (*REQUESTS, "isr_commit")  # kinds that, of brokers, only a leader logs
+OF_LEADERS = (*REQUESTS, "isr_commit")  # of all brokers, only a leader logs these kinds
 METADATA_LOG = "metadata log"  # the value of `detail.said_by` for the source that is never wrong
 BROKER_ID = re.compile(r"-?\d{1,10}")
 BrokerIds: TypeAlias = tuple[int, ...]

@@ -157,7 +157,7 @@ def run_cell_in_windows(
 
 
 def run_window(state: s.State, arrivals: s.Arrivals, until_ms: int) -> tuple[s.State, s.Ints]:
-    """Run a cell to `until_ms`, with room made in full tables; returns its state and events."""
+    """Run a cell to `until_ms`; empties or enlarges full tables; returns its state and events."""
     return _run_on(lambda states: _run(run_kernel, *states, arrivals, until_ms), [state])[0]
 
 

@@ -39,7 +39,7 @@ def _ms(clock: int) -> int:
 
 
 class CellRows:
-    """A broker's cell: rows for all partitions that it could lead, empty for those it does not."""
+    """A broker's cell: rows for all partitions that it could lead, empty unless it leads."""
 
     def __init__(self, config: FleetConfig, cell: Cell, state: s.State) -> None:
         self.cell, self.state = cell, state

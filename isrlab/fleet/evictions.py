@@ -54,7 +54,7 @@ def judged(config: FleetConfig, events: pa.Table) -> pd.DataFrame:
 
 
 def judged_on_spark(events: DataFrame, configs: Iterable[FleetConfig]) -> pd.DataFrame:
-    """The judged evictions of many fleets, by Spark's workers; `FleetConfig`s are found by run."""
+    """The judged evictions of many fleets, by Spark's workers; `configs`: those of all runs."""
     by_run = {config.run: config for config in configs}
 
     def judge(table: pa.Table) -> pa.Table:

@@ -38,7 +38,7 @@ class Trace:
 
     @property
     def isr_size(self) -> Ints:
-        """Members of the committed ISR with the leader, int64[n]."""
+        """The size of the committed ISR, which includes the leader, int64[n]."""
         return 1 + np.sum(list(self.in_isr.values()), axis=0)
 
     def evictions_ms(self) -> Ints:
@@ -71,7 +71,7 @@ def most_evicting(config: FleetConfig) -> int:
 def watched(
     state: s.State, arrivals: s.Arrivals, place: int, times_ms: Iterable[int]
 ) -> tuple[Ints, Ints]:
-    """Run a cell; returns its events, and samples of a partition at the end of each of these ms.
+    """Run a cell; returns its events, and samples of a partition after each ms in `times_ms`.
 
     The samples are int64[times, 4 + slots]: ms, log end, high watermark, ISR as a mask, and the
     ends of the followers as the leader knows them.

@@ -130,7 +130,7 @@ def _in_order(batches: Batches) -> Batches:
 
 
 class _Base:
-    """Batches at exponential intervals; records around their mean.
+    """Batches at exponential intervals, each with a Poisson number of records.
 
     The stream yields all gaps before all records. To draw both in chunks there are two copies of
     the stream, one of which has already discarded the gaps.

@@ -61,7 +61,7 @@ def tables(config: FleetConfig, pieces: Iterable[CellRun]) -> Iterator[pa.Table]
 
 
 def _table(run: str, ts_ms: s.Ints, **columns: s.Ints | pa.Array | list | str | int) -> pa.Table:
-    """A table of the events schema; a column holds rows or one value, and null if not given."""
+    """A table of the events schema; a column is given as rows or one value; others are null."""
     given = {"run": run, "ts_ms": ts_ms, **columns}
 
     def column(field: pa.Field) -> pa.Array:

@@ -42,7 +42,7 @@ class Player(Protocol):
 
 
 def player(kind: str, version: KafkaVersion, settings: dict[str, Any]) -> Player:
-    """The engine's part of a schedule of this class. Raises ValueError for an unknown one."""
+    """The engine's machine for schedules of this class. Raises ValueError for an unknown class."""
     if kind not in CLASSES:
         raise ValueError(f"unknown class {kind!r}; known: {', '.join(CLASSES)}")
     return CLASSES[kind][1](version, **settings)

@@ -34,7 +34,7 @@ MOST_BYTES, MOST_FILES = 200_000_000, 500
 LOOKED_AT = 65_536  # first bytes of a file, which show its kind
 MOST_DESCRIBED = 20_000_000  # bytes of text
 WIDTH = 100
-READ, ORDERED = 0.5, 0.65  # the share of the work that is then done
+READ, ORDERED = 0.5, 0.65  # shares of the work: lines are read, then put in order
 READING = "reading lines"
 OnProgress: TypeAlias = Callable[[float, str], None]  # the share that is done, and the current work
 LEFT_OUT = (
@@ -196,7 +196,7 @@ def _unpacked_sizes(path: Path) -> Iterator[int]:
         else:
             yield from map(len, chunks(str(path)))
     except (zipfile.BadZipFile, DamagedFileError, OSError):
-        return  # the reader says what is wrong with it
+        return  # the reader reports the damage
 
 
 def _too_much(what: str) -> str:

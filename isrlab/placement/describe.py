@@ -77,7 +77,7 @@ class TopicsDescription(NamedTuple):
 
 
 def describe(text: str, min_isr: int = 1) -> list[DescribedPartition]:
-    """The partitions, each `elr` with replicas only; `min_isr` is for topics whose line has none.
+    """The partitions, with only replicas in `elr`; `min_isr` is for topics whose line has none.
 
     Raises ValueError with the wrong line, or with an example if no line is that of a partition.
     """

@@ -285,7 +285,7 @@ def _begin_epoch(state: s.State, now_ms: int, partition: int) -> None:
 def _start_over(state: s.State, now_ms: int, partition: int) -> None:
     """Let followers hear of a new epoch with the leader, drop answers in flight and fetch again.
 
-    A thread that reads only this partition fetches immediately; others do so with the next fetch.
+    A thread that reads only this partition fetches immediately; others fetch when they would have.
     """
     for slot in range(state.follower_at.shape[1]):
         row = state.follower_at[partition, slot]

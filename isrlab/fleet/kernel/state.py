@@ -288,7 +288,7 @@ def most_rows(chunks: int, partitions: int, slots: int) -> int:
 
     For each partition in one millisecond: the controller's answer stores an ISR, restarts remove
     each follower, and each fetch and the expiry task can request an ISR and store it. Every
-    unfinished produce can fail. And one that arrives can be refused, and fail later.
+    unfinished produce can fail. A produce that arrives can be refused, and fail later.
     """
     return 3 * partitions * (slots + 1) + chunks * CHUNK + 2
 

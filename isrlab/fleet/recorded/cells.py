@@ -65,7 +65,7 @@ class Description(NamedTuple):
 def describe(path: str | Path, columns: str = "") -> Description:
     """The length, volume and burstiness of a trace.
 
-    `columns` as `trace_columns`. Raises TraceError.
+    `columns` has the form of `trace_columns`. Raises TraceError.
     """
     rows = file.read(str(path), columns)
     last_ms, records = int(rows.ts_ms.max()), int(rows.records.sum(dtype=np.int64))

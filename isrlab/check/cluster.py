@@ -3,7 +3,7 @@
 Theory of operation. The text of kafka-topics, a metadata log and a live cluster all become one
 `ClusterState`. Missing information is never assumed to be favourable: if the release is not known,
 all releases that could have printed the text are checked, and a sentence in `unsure` keeps every
-answer from being "safe". A text that must be incomplete is refused.
+answer from being "safe". A text that is certainly incomplete is refused.
 
 Source: TopicCommand.java, trunk of 2024-10-25: a topic has its own line with its partition count
 unless only some partitions were requested; each line ends with a line break.

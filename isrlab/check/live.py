@@ -1,7 +1,7 @@
 """The state of a live cluster, through a read-only client: confluent-kafka, extra `live`.
 
 It requests the brokers, the metadata of all topics, and the settings of topics and brokers. Options
-of Kafka's own tools (--command-config) become those of librdkafka. That client cannot request
+of Kafka's own tools (--command-config) become those of librdkafka. The client cannot request
 reassignments in progress or eligible leader replicas; kafka-topics can.
 """
 

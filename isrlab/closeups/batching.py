@@ -3,8 +3,8 @@
 Theory of operation. A leader submits an ISR change for its partition. The broker has at most one
 request on its way; a request takes all changes there are. While it is on its way, later changes
 wait for the answer: one slow answer delays every other partition of the broker. In 2.7 a task looks
-for changes every 50 ms; since 2.8 a change is sent immediately if no request is in flight, and what
-has gathered meanwhile when the answer comes. For a single partition see `engine/isr.py`.
+for changes every 50 ms; since 2.8 a change is sent immediately if no request is in flight, and
+those that wait are sent when the answer comes. For a single partition see `engine/isr.py`.
 
 Left out: answers that are errors, and partitions that submit a second change.
 

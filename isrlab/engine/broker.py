@@ -1,4 +1,4 @@
-"""One step: a broker takes one message, and gives its next state and the messages it sends.
+"""One step: a broker takes one message, and returns its next state and the messages it sends.
 
 No clock, chance or I/O: the time is an argument, and whatever should happen later is a message the
 broker asks to be handed back (`After`). A message that cannot occur raises and changes nothing; one

@@ -3,12 +3,12 @@
 Theory of operation. The stored state of the partition is changed by conditional writes only. Up to
 2.6 leaders write ISR changes into ZooKeeper themselves and the controller learns of them later;
 from 2.7 they ask the controller. Elections, and the removal of dead brokers from the ISR, are the
-controller's own writes, by the rules of `zookeeper.py` or `kraft.py`. It informs brokers by
+controller's own writes, by the rules of `zookeeper.py` or `kraft.py`. Brokers are informed by
 `LeaderAndIsr`; in KRaft they read the same from the metadata log. A reassignment adds replicas;
-once these are in the ISR, it removes those that are to leave.
+once these are in the ISR, the replicas that are to leave are removed.
 
 A broker that restarts faster than its session expires is noticed only since broker epochs exist
-(KIP-380). Up to then, this model leaves the stored state alone and sends it to the broker again, as
+(KIP-380). Before it, this model leaves the stored state alone and sends it to the broker again, as
 a controller that fails over at that moment does. In KRaft the registration of the new incarnation
 fences the former one immediately; a real controller waits until the former session ends.
 

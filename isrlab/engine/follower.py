@@ -4,8 +4,8 @@ Theory of operation. A follower has at most one request in flight. When it gets 
 first have to shorten its log, by one of four rules (`Truncation`): to its own high watermark, by
 asking where its last epoch ends (once, or again for each epoch the leader does not know), or by
 fetching and letting the leader say where the logs diverge. Then it fetches at its log end offset;
-the next fetch confirms what it appended. Its high watermark is the one that the leader had when it
-read for the follower, so the value is out of date; it may also go back.
+the next fetch confirms what it appended. Its high watermark is the leader's as of the read, but at
+most its own log end; so the value is out of date, and it may also go back.
 
 A request that fails is sent again after a pause; a fenced follower waits for the controller. Up to
 2.6.0 the answer to a question about an epoch without records may truncate nothing, and the follower

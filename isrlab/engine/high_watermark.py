@@ -1,8 +1,8 @@
 """The leader's high watermark, and the requests that wait for it.
 
 Theory of operation. The high watermark is the minimum of the end offsets that count; which replicas
-count is a rule of the version. A handler after which it may move ends in `settle`: that moves it
-if it can, then answers the acks=all requests and parked fetches that the move, or new data,
+count is a rule of the version. A handler after which it may move ends in `settle`, which moves it
+if possible, then answers the acks=all requests and parked fetches that the move, or new data,
 completes.
 
 Source: maybeIncrementLeaderHW, checkEnoughReplicasReachOffset (Partition.scala),

@@ -1,7 +1,7 @@
 """The ISR: replicas that leave and join it, and how a leader makes the change durable.
 
-Theory of operation. An ISR change is a request (`AlterPartition`). Until 2.6 the leader itself
-writes ZooKeeper and waits, so the answer comes before anything else and nothing stays pending.
+Theory of operation. An ISR change is a request (`AlterPartition`). Up to 2.6 the leader itself
+writes to ZooKeeper and waits, so the answer comes before anything else and nothing stays pending.
 From 2.7 the controller decides, and until it answers the leader uses the larger of the two sets
 (`maximal_isr`): either may turn out to be the stored one. The leader never removes itself, and no
 setting of min.insync.replicas stops a shrink.

@@ -4,7 +4,7 @@ Theory of operation. A leader appends, and remembers for each follower the offse
 the follower has everything before it. From that follow the ISR (`isr.py`) and the high watermark
 (`high_watermark.py`). An immediate response carries the high watermark from before the fetch was
 handled, which is why a follower's high watermark runs one fetch behind. A fetch that finds nothing
-is parked, and answered with the state at that later time.
+is parked, and answered later with the state at that time.
 
 Left out: quotas, tiered storage.
 

@@ -5,8 +5,8 @@ Theory of operation. A log is the records from `log_start_offset` up to, but not
 and epochs, so only the identity reveals that two replicas hold different records at one offset.
 
 Two things make a restart interesting. Records reach the page cache when they are appended and the
-disk when the operating system writes them back; `flushed_end_offset` is how far that has come. A
-killed process loses nothing of the page cache, a power failure loses everything beyond the flush.
+disk when the operating system writes them back; `flushed_end_offset` is the end of what is there. A
+killed process loses nothing of the page cache; a power failure loses all that is not on disk.
 And the high watermark reaches the disk only as a checkpoint, a few seconds old.
 
 Left out: segments and the offset index (`closeups/segment.py`), compaction, transactions;

@@ -7,7 +7,7 @@ engine asks for a form and never for a release number. `GENERATIONS` is the one 
 Generations that share a letter differ little; the preset matrix has one column for each letter.
 
 Source of every value: the apache/kafka repository at the tag named in `tag`. If a KIP or JIRA
-changed a rule, the label of its form names it.
+brought a form and is known, the label of the form names it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How the ZooKeeper-era controller changes a partition: elections, removals, reassignment.
 
 Theory of operation. The controller elects the first assigned replica that is alive and in the ISR;
-if there is none and unclean election is allowed, the first that is alive. It then removes the dead
+if there is none and unclean election is allowed, the first that is alive. It also removes a dead
 broker from the ISR, unless that is the only member. Every write of the controller raises the leader
 epoch; a leader's own ISR writes do not.
 

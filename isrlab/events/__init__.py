@@ -1,4 +1,4 @@
-"""The events table: simulations and log readers write it, and questions and figures read it."""
+"""The events table: simulations and log readers write it, and queries and figures read it."""
 
 from __future__ import annotations
 

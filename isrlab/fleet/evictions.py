@@ -1,8 +1,8 @@
 """Why the leaders of a fleet evicted followers, and whether those were running; also on Spark.
 
-An eviction's *reason* follows from what its leader knew, by today's lag clock. It is also judged by
-facts that no clock changes: whether the follower's fetchers were running at the check, and when it
-rejoined. Spark's workers import this module, so it must not import what they lack (matplotlib).
+An eviction's *reason* follows from what its leader knew, by today's lag clock. The eviction is also
+judged by facts that no clock changes: whether the follower's fetchers were running then, and when
+it rejoined. Spark's workers import this module, so it must not import what they lack (matplotlib).
 """
 
 from __future__ import annotations

@@ -14,12 +14,12 @@ The start of a reassignment is also a moment, and so is the ISR change that comp
 none, an empty row takes the place of its row.
 
 Messages in flight at a moment: if a follower hears of a new leader, or of a new epoch in which it
-starts over, an answer that it has not written is lost with its fetch. It finds out where its log
-diverges from the leader's (`replicas.first_fetch`), then fetches. A thread that already reads from
+starts over, an answer that it has not written is lost with its fetch. The follower finds out where
+the logs diverge (`_first_fetch` in replicas.py), then fetches. A thread that already reads from
 that leader adds the partition to its next fetch, or to the parked one; otherwise it starts
 immediately. An ISR change in flight is refused, and blocks others until the refusal. Produces that
-wait for the ISR fail (NOT_LEADER, or NO_BROKER if its process is gone); producers know the new
-leader immediately, and resend the missing records for `delivery_timeout_ms`. Without a leader, a
+wait for the ISR fail (NOT_LEADER, or NO_BROKER if the leader has no process); producers know the
+new leader immediately, and resend the missing records for `delivery_timeout_ms`. Without a leader a
 produce fails and is held until there is one; acks=1 records only on the former leader are lost.
 
 Left out: unclean elections, brokers that halt rather than truncate their log (they wait instead),

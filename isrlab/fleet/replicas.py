@@ -2,8 +2,8 @@
 
 Theory of operation. The kernel's rows lack parts of a broker: its log (the length, its own high
 watermark and leader epochs; records are only counted), what it remembers of its followers, and its
-incarnation. They also lack its next states: it needs several rounds to find the offset at which its
-log agrees with a new leader's. `ReplicaHistories` keeps all this as brokers of the engine. A
+incarnation. They also lack next states: a broker needs several rounds to find the offset at which
+its log agrees with a new leader's. `ReplicaHistories` keeps all this as brokers of the engine. A
 history is a list of (ms, broker): the state from that time on.
 """
 

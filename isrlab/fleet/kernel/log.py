@@ -3,10 +3,10 @@
 Each partition has two first-in-first-out lists of unfinished produces with acks=all, as chains of
 chunks of rows in `State.produces`; a chunk is freed after its last row, and is then the next to be
 used. *Waiting* produces are in the log, but the high watermark has not reached their end. *Held*
-produces were refused because the ISR was too small: their producers retry, and are let in as soon
+produces were refused because the ISR was too small: their producers retry, and succeed as soon
 as the ISR is large enough (a real producer's next retry comes up to a backoff later, 0.1 to 1 s).
 
-A timeout is noticed only when its list is next read; its event has the time at which the wait
+A timeout is noticed only when the list is next read, but its event has the time at which the wait
 ended. The records of a timed-out produce stay in the log, and it is not sent again (a real producer
 would resend it; since 3.0 the log by default rejects the duplicate).
 """

@@ -27,7 +27,7 @@ def isr_intervals(events: DataFrame, end_ms: int | None = None) -> DataFrame:
 
     `end_ms` (on the events' clock) defaults to the last event of the run. Where the ISR is unknown,
     or the partition deleted, `is_certain` is false and `isr`, `isr_size` and `leader` are null.
-    `replicas` is their number in that interval: those assigned (`is_assigned`), else those seen so
+    `replicas` is how many there were then: those assigned (`is_assigned`), else those seen so
     far; where no row lists them (simulations), the largest size that the ISR ever had.
     """
     ends = events.groupBy("run").agg(F.max("ts_ms").alias("end_ms"))

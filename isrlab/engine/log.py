@@ -125,7 +125,7 @@ class Log(Frozen):
     def truncate_to(self, end_offset: int) -> Log:
         """The log without the records at or beyond `end_offset`; unchanged if it ends earlier.
 
-        Truncated before its start, it is empty and begins there. Source: truncateTo, UL 3.7.1.
+        Below its start, the log is empty and begins at `end_offset`. Source: truncateTo, UL 3.7.1.
         """
         if end_offset >= self.log_end_offset:
             return self

@@ -29,7 +29,7 @@ class Verified:
     acknowledged: int = 0
 
     def follow(self, log: Log) -> None:
-        """Continue with `log`; start over unless it extends the log before it."""
+        """Continue with `log`; start over unless it extends the former log."""
         before = self.log.records
         starts_alike = log.log_start_offset == self.log.log_start_offset
         goes_on = log.records is before or (starts_alike and log.records[: len(before)] == before)

@@ -4,9 +4,9 @@ Every draw has its own stream, keyed by the seed and the draw's owner (a partiti
 cluster), and not by version, task, host or order. So two versions get exactly equal load, and the
 rows of a fleet do not depend on how it is divided into tasks.
 
-A partition always gets batches at exponential intervals; those of a hot partition hold `hot_times`
-times as many records. A burst adds records, spread evenly over its length in a batch every
-`BURST_BATCH_MS`, like a producer with many clients; a length of 0 means a single batch. With a
+A partition gets batches at exponential intervals, also during bursts; those of a hot partition hold
+`hot_times` times as many records. A burst spreads its records evenly over its length, in a batch
+every `BURST_BATCH_MS`, like a producer with many clients; a length of 0 means one batch. With a
 `batch_size` the draws are records handed to a producer, in a burst every millisecond, and the
 producer builds the batches (kernel/batches.py). Time 0 is midnight UTC. With a daily swing the
 records of a batch and the height of a burst follow the hour, with the peak at 15:00 and the trough

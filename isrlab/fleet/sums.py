@@ -14,7 +14,7 @@ from isrlab.fleet.config import FleetConfig
 def by_run(
     configs: Sequence[FleetConfig], refused: pd.DataFrame, under: pd.DataFrame
 ) -> pd.DataFrame:
-    """Partition-minutes under min ISR and failed produces; runs in order.
+    """The partition-minutes under min ISR and the failed produces of each run, in the given order.
 
     `refused` from `churn.refused_produce`, `under` from `churn.under_min_isr`.
     """

@@ -51,7 +51,7 @@ _NEWS = [s.TS_MS, s.PARTITION, s.LEADER_EPOCH, s.PARTITION_EPOCH]
 
 
 def tables(config: FleetConfig, pieces: Iterable[CellRun]) -> Iterator[pa.Table]:
-    """A cell's events, a table for each part of its run; the last one has the latencies."""
+    """A cell's events: two tables for each part of its run, and a last one with the latencies."""
     news = Telling(config)
     for piece in pieces:
         yield to_arrow(config, piece)

@@ -106,7 +106,7 @@ def read(path: str, columns: str = "", partitions: int = 2**31 - 1) -> TraceRows
 
 
 def _opened(path: str) -> TraceFile:
-    """The file at `path`, by its ending."""
+    """The file at `path`, read in the format that its ending names."""
     if not Path(path).is_file():
         what = "is a folder" if Path(path).is_dir() else "does not exist"
         raise TraceError(f"trace_file={path!r} {what}; valid: a file ({', '.join(ENDINGS)})")

@@ -132,6 +132,7 @@ class Player:
             raise UnplayableError(WHY_NOT[word])
         given = {name: int(value) for name, value in (x.split("=") for x in settings)}
         has_elr = bool(given["elr"]) and jars.numbers(release) >= (4,)  # 3.9 has a preview, off
+        self.may_elect_fenced = has_elr and jars.numbers(release) < (4, 1)
         self.version = KafkaVersion.of(release).with_(
             **{"eligible_leader_replicas": has_elr} | rules
         )
@@ -156,6 +157,8 @@ class Player:
         if self.player and self.player.has_failed:
             return FAILED
         states = [c.state for c in self.player.controllers] if self.player else []
+        if self.may_elect_fenced and any(x.last_known_elr and not x.isr + x.elr for x in states):
+            raise UnplayableError("election of a fenced last known leader, as in 4.0 (KAFKA-19522)")
         return "; ".join(
             _shown(x.leader, x.leader_epoch, x.isr, x.elr, x.replicas, x.adding, x.removing)
             for x in states

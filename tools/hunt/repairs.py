@@ -87,6 +87,10 @@ REPAIRS: dict[str, list[Edit]] = {
              "if (!targetReplicas.contains(partition.lastKnownElr[0])\n"
              "                || !isAcceptableLeader.test(partition.lastKnownElr[0]))"),
     ],
+    "last_known_leader_alive": [
+        Edit(BUILDER, r"if \((isAcceptableLeader\.test\(partition\.lastKnownElr\[0\]\))\) \{",
+             r"if (!\1) { if (true) return false;"),
+    ],
     "late_min_isr": [  # a new partition epoch refuses late requests
         Edit(MANAGER, EACH_ELR, r"(\1 || partition.isr.length != 0)"),
         Edit(TOPIC, EACH_ELR, r"(\1 || partition.isr.length != 0)"),

@@ -79,8 +79,8 @@ final class Promises {
 
     /** Whether a replica lacks acknowledged records; after a power failure, once its broker runs again. */
     private boolean isStale(World.Slot slot, int b) {
-        boolean isNoticed = w.nodes[b].up || !slot.wiped[b];
-        return slot.has[b] < slot.acked && isNoticed && !slot.excused[b];
+        boolean isNoticed = b >= 0 && (w.nodes[b].up || !slot.wiped[b]); // 4.0.2 puts -1 in an ISR
+        return isNoticed && slot.has[b] < slot.acked && !slot.excused[b];
     }
 
     private void leader(World.Slot slot) {
@@ -90,9 +90,9 @@ final class Promises {
         if (!works(slot, leader)) w.broken(Promise.LEADER_ACTIVE, "");
         boolean isSame = slot.previous != null && slot.previous.leader == leader;
         if (isSame && slot.previous.leaderEpoch == state.leaderEpoch) return;
-        if (!w.nodes[leader].up && slot.wiped[leader]) return; // its loss is not known before it starts again
         boolean isUnclean = state.leaderRecoveryState.value() == 1;
         slot.unclean |= isUnclean;
+        if (!w.nodes[leader].up && slot.wiped[leader]) return; // its loss is not known before it starts again
         if (slot.has[leader] < slot.acked && !isUnclean && !slot.excused[leader]) {
             w.broken(Promise.LEADER_HAS_ALL, "");
         }
@@ -227,7 +227,8 @@ final class Promises {
     private void told(World.Slot slot, Node.Part part) {
         long now = slot.unclean || part.epoch < slot.toldIn ? -1 : Real.told(part.partition);
         if (now < 0) return;
-        if (now < slot.told) w.broken(Promise.END_RISES, "");
+        var stored = w.kafka.replication.getPartition(w.ids[slot.t], slot.p);
+        if (now < slot.told && stored.leaderRecoveryState.value() == 0) w.broken(Promise.END_RISES, "");
         slot.told = now;
         slot.toldIn = part.epoch;
     }

@@ -6,7 +6,7 @@ A try is a topic; ten of them share a cluster, its faults and their times. Its `
 all states that the controller stored of it. Where two settings are compared, brokers 1 and 4 differ
 in them, lead half of the topics each, and have the same followers.
 
-    acks-one     Broker 2 is paused for 31 s while records come with acks=1; then the leaders are
+    acks-one     Broker 2 is paused for 33 s while records come with acks=1. Then the leaders are
                  killed and broker 2 resumes. Broker 1 has a lag limit of 10 s, broker 4 of 60 s.
     handed       Brokers 2 and 3 are paused. Broker 1 has a lag limit of 60 s, broker 4 of 4 s: when
                  they are shut down (or killed) only the ISR of broker 4 has shrunk to itself. Then

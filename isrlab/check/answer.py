@@ -170,7 +170,7 @@ def _moved(state: ClusterState, move: what_if.PlannedMove) -> str:
     lines = [counted(result.copies, "new replica")]
     lines += [f"broker {result.busiest} carries most"] * bool(result.copies)
     if move.produced:
-        lines += [f"the throttle must exceed {result.least_throttle / 1e6:g} MB/s"]
+        lines += [f"the throttle must exceed {result.least_throttle / 1e6:.3g} MB/s"]
     if not (move.throttle and move.size):
         lines += ["--throttle, --size and --produced give the time"]
     elif isinf(result.took_s):

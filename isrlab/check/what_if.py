@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from isrlab.check.cluster import NO_LEADER, CheckError, ClusterState
 from isrlab.placement.describe import DescribedPartition
-from isrlab.placement.pace import copied_s
+from isrlab.placement.pace import USABLE, copied_s
 
 
 class PlannedMove(NamedTuple):
@@ -77,6 +77,6 @@ def moved(state: ClusterState, move: PlannedMove) -> MoveEffect:
     busiest = max(loads, key=lambda each: each[1] + each[2], default=(NO_LEADER, 0, 0))
     took_s = [copied_s(move.throttle, move.size, move.produced, *load[1:]) for load in loads]
     return MoveEffect(
-        received.total(), busiest[0], move.produced * sum(busiest[1:]),
+        received.total(), busiest[0], move.produced * sum(busiest[1:]) / USABLE,
         max(took_s, default=0.0), replace(state, partitions=after),
     )  # fmt: skip

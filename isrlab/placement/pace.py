@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 
+USABLE = 0.95  # the usable share of a throttle: a thread that may not fetch waits for a second
+
 
 def catch_up_s(share: float, down_s: float, backlog_s: float = 0.0) -> float:
     """Seconds until a follower has caught up; infinite if it never does.
@@ -31,5 +33,5 @@ def copied_s(throttle: float, size: float, produced: float, in_sync: int, newcom
     `throttle`: bytes/s of a broker; `produced`: bytes/s into each partition. A leader's throttle
     also carries these to newcomers and `in_sync` followers; for a follower, `in_sync` is 0.
     """
-    spare = throttle - produced * (in_sync + newcomers)
+    spare = USABLE * throttle - produced * (in_sync + newcomers)
     return size * newcomers / spare if spare > 0 else math.inf if newcomers else 0.0

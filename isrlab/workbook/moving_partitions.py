@@ -24,6 +24,7 @@ from isrlab.events.measures import measures
 from isrlab.fleet.cell import leaders
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.layout import assignment, target
+from isrlab.placement.pace import USABLE
 from isrlab.show.bands import Span, isr_rows, plot_bands
 from isrlab.show.controls import LiveFigure, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
@@ -32,7 +33,6 @@ from isrlab.show.style import FAINT, headline, panels
 from isrlab.world.reassigned import ADVICE, sessions
 
 LEADERS = 3  # of the small cluster; the broker after them is new
-USABLE = 0.95  # the usable share of a throttle: a thread that may not fetch waits for a second
 LIMITS_S = 180, 600  # times above these have other colours
 SMALL = FleetConfig(
     "3.7", partitions=12, brokers=LEADERS + 1, minutes=15, load="steady", records_per_s=50,

@@ -13,11 +13,11 @@ from isrlab.engine.versions import RULES, KafkaVersion
 SAME = "="
 HEAD = """# Kafka's replication rules, generation by generation
 
-Made by `python -m isrlab versions --markdown`; a test compares it with the code. `=` means: as in
-the column to the left. `isrlab/engine/choices.py` explains the forms of each rule, the fields of
-`KafkaVersion` in `isrlab/engine/versions.py` the other rows. Two rows need a word: from 2.8 to 3.2
-KRaft was a preview, so *epoch bump on isr shrink* matters there only where KRaft is chosen; and
-*expand waits under min isr* is KAFKA-19996, proposed and in no release, to be switched on by hand.
+Made by `python -m isrlab versions --markdown`; a test compares it with the code. `=` means that the
+rule is as in the column to the left. Each rule with named forms is explained in
+`isrlab/engine/choices.py`, each other row in `KafkaVersion` (`isrlab/engine/versions.py`). From 2.8
+to 3.2 KRaft was a preview: *epoch bump on isr shrink* matters there only if KRaft is chosen. *Expand
+waits under min isr* is KAFKA-19996, a proposal that no release has; it can be switched on by hand.
 """
 CHANGES = """
 ## What each release changed

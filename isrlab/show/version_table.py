@@ -16,7 +16,7 @@ HEAD = """# Kafka's replication rules, generation by generation
 Made by `python -m isrlab versions --markdown`; a test compares it with the code. `=` means that the
 rule is as in the column to the left. Each rule with named forms is explained in
 `isrlab/engine/choices.py`, each other row in `KafkaVersion` (`isrlab/engine/versions.py`). From
-2.8 to 3.2 KRaft was a preview: *epoch bump on isr shrink* matters there only if it is chosen. *Expand
+2.8 to 3.2 KRaft was a preview: *epoch bump on isr shrink* matters only if it is chosen. *Expand
 waits under min isr* is KAFKA-19996, a proposal that no release has; it can be switched on by hand.
 """
 CHANGES = """

@@ -130,7 +130,7 @@ def evicted_after(version: str, lag_s: float, samples: int) -> dict[str, float]:
 
 @measured
 def hidden_until_election_s(version: str) -> float:
-    """The time from the election to the shrink of a follower that hung unnoticed; -1: earlier."""
+    """Seconds from an election to the eviction of a follower that hung before it; -1: before it."""
     run = scenario.play(scenario.read("hidden_follower"), version=version)
     return max(-1, membership.spans(run)[1].start_s - 601)
 
@@ -507,8 +507,8 @@ def always_one_fetch_behind(version: str, latency_ms: int, share: float, lag_s: 
 
 @measured
 def shrinks_changed(version: str, check: str, partitions: int, limit_s: int, seed: int) -> float:
-    """Three times the change in evictions by a check of notebook 20, minus that by the next seed,
-    in percent of this seed's evictions."""
+    """Three times the effect of a check of notebook 20 on the number of evictions, minus the
+    effect of the next seed; both without sign, in percent of this seed's evictions."""
     base = FleetConfig(
         version=version, partitions=partitions, minutes=60, seed=seed, burst_every_s=600,
         stall_every_s=600, replica_lag_time_max_ms=limit_s * 1000,

@@ -58,7 +58,7 @@ def compiled(release: str, repaired: tuple[str, ...] = ()) -> str:
 
 
 def built(release: str, what: str, sources: list[tuple[str, str]], theirs: str) -> Path:
-    """The folder of these sources' classes, compiled unless that was done for these texts."""
+    """The folder of these sources' classes, compiled unless there is one for these texts."""
     mark = zlib.crc32("".join(f"{name}\n{text}" for name, text in sources).encode())
     folder = jars.CACHE.parent / "hunt" / f"{release}-{what}-{mark:08x}"
     if (folder / "done").exists():

@@ -1,4 +1,4 @@
-"""The known kinds of breaks (data/hunt/kinds.toml), and the kinds that a break may be."""
+"""The known kinds of breaks (data/hunt/kinds.toml), and the kinds that a break may belong to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FILE = Path(__file__).parents[2] / "data" / "hunt" / "kinds.toml"
 
 
 class Break(NamedTuple):
-    """A broken promise, by its shortest schedule; `root` is the promise that this breaks first."""
+    """A broken promise and its shortest schedule; `root` is the promise that it breaks first."""
 
     broken: str
     root: str

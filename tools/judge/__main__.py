@@ -63,7 +63,7 @@ def unplayed(judged: Judged, number: tuple[int, ...]) -> str:
 def judge_class(
     judged: Judged, world: World, release: str, seeds: range
 ) -> tuple[list[JudgedRun], int]:
-    """Kafka's states in the runs that agree, and the number of others; after `MOST` it stops."""
+    """Kafka's states in the runs that agree, and the number of other runs, at most `MOST`."""
     version, begun = jars.rules(release), time.monotonic()
     runs: list[JudgedRun] = []
     steps = differences = 0
@@ -90,7 +90,7 @@ def judge_class(
 
 
 def write(release: str, runs: list[JudgedRun]) -> None:
-    """Store these runs, all of one class, in place of those stored of that class and release."""
+    """Store these runs, all of one class, in place of the stored runs of class and release."""
     folder = FOLDER / runs[0].kind
     folder.mkdir(parents=True, exist_ok=True)
     text = "".join(f"{json.dumps(line)}\n" for run in runs for line in _lines(run))

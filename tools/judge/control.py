@@ -54,7 +54,7 @@ class KafkaController:
             self._replay(self._partition(number, replicas))
 
     def close(self) -> None:
-        """Nothing to close: it has no files."""
+        """Do nothing: a controller has no files."""
 
     def _managers(self, has_elr: bool) -> None:
         registry = java(KAFKA + "timeline.SnapshotRegistry")(_context())
@@ -168,7 +168,7 @@ class KafkaController:
             self.responses[int(part.partitionIndex())] = _name(part.errorCode())
 
     def configure(self, min_insync_replicas: int) -> None:
-        """Set min.insync.replicas (0: the cluster's, to 1). With ELR this also clears all ELRs."""
+        """Set min.insync.replicas of the topic (0: of the cluster, to 1). This clears all ELRs."""
         config = COMMON + "config.ConfigResource"
         kind = java(config + "$Type")
         resource = (

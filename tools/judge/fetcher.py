@@ -145,7 +145,7 @@ class KafkaFollower:
         self._turn(fetch=("NONE", high_watermark, base, records))
 
     def diverges(self, base: int, epoch: int, end_offset: int) -> None:
-        """Answer with a divergence and the own high watermark (used up to 3.4.0: KAFKA-14704)."""
+        """Answer with a divergence and the follower's high watermark (up to 3.4.0: KAFKA-14704)."""
         self._turn(fetch=("NONE", self.replica._high_watermark(), base, [], (epoch, end_offset)))
 
     def ends(self, epoch: int, end_offset: int) -> None:

@@ -43,7 +43,7 @@ def numbers(release: str) -> tuple[int, ...]:
 
 
 def rules(release: str) -> KafkaVersion:
-    """The rules of a release; the newest of the table for one that it does not have yet."""
+    """The rules of a release; for one that the table does not have yet, its newest rules."""
     if numbers(release)[:2] > GENERATIONS[-1].last[:2]:
         return GENERATIONS[-1]
     return KafkaVersion.of(release)

@@ -1,6 +1,6 @@
 """Partitions of releases before 2.4, and the real ReplicaManager that they depend on.
 
-The manager talks to ZooKeeper through a class, not an interface: Mockito stands in for it only.
+The manager talks to ZooKeeper through a class, not an interface: Mockito mocks only that class.
 """
 
 from __future__ import annotations

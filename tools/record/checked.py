@@ -2,12 +2,12 @@
 
 python -m record.checked 4.3.1 --states 6        in the folder tools
 
-Six brokers in three zones, with topics of one to four replicas, some with a min ISR that spares
-none. In each drawn state up to two brokers are dead; in most, partitions move under a throttle.
+Six brokers in three zones, with topics of one to four replicas, some with a min ISR that needs all
+of them. In each drawn state up to two brokers are dead; in most, partitions move under a throttle.
 kafka-topics describes it. Up to three brokers, some that may go down and some that block, are shut
 down one after another; a record with acks=all is sent to each partition, and the broker comes back.
-Kept are the text, what kafka-topics lists by its own options, which partitions refused the record,
-and what the controller had stored. tests/test_check_real.py predicts all of it again.
+A file keeps the text, what kafka-topics lists by its own options, which partitions refused the
+record, and what the controller had stored. tests/test_check_real.py predicts all of it again.
 """
 
 from __future__ import annotations

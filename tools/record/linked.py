@@ -4,10 +4,10 @@
 
 Followers reach broker 1 through a relay here that lets 4 MB/s through to them: in chunks of 16 kB,
 each connection in its turn, so that a connection without work takes nothing. A fetcher thread is
-a connection. A try is a topic of four partitions led by broker 1: with two threads the even ones
-are on one of them and the odd ones on the other. Each gets a small record every 0.2 s; then a
-backlog comes to one of them, or to two. The lag limit is 6 s. A try's `bytes` moments say how many
-bytes of its partition each broker has.
+a connection. A try is a topic of four partitions led by broker 1: with two threads, one fetches
+the even partitions and the other the odd ones. Each partition gets a small record every 0.2 s; then
+a backlog comes to one partition, or to two. The lag limit is 6 s. A try's `bytes` moments have the
+number of bytes of its partition that each broker has.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ def gauges(cluster: Operated) -> None:
 
 
 def swap_batches(path: Path) -> None:
-    """Swap the third and the fourth batch of a segment, which no follower accepts."""
+    """Swap the third and the fourth batch of a segment; no follower accepts the result."""
     data = path.read_bytes()
     (a, size_a), (b, size_b) = [*inside.batches(data)][2:4]
     path.write_bytes(data[:a] + data[b : b + size_b] + data[a : a + size_a] + data[b + size_b :])

@@ -115,7 +115,7 @@ def outcomes(columns: Mapping[str, KafkaVersion]) -> dict[str, dict[str, str]]:
 
 
 def by_release() -> dict[str, KafkaVersion]:
-    """The releases as they come, and the last of them without eligible leader replicas."""
+    """The releases with their own defaults, and the last of them also without ELR."""
     versions = {release: KafkaVersion.of(release) for release in RELEASES}
     without = versions[RELEASES[-1]].with_(**WITHOUT)
     return versions | {f"{RELEASES[-1]} without ELR": without}

@@ -254,7 +254,7 @@ def costs(counted: pd.DataFrame, latency: pd.DataFrame, failed: pd.DataFrame) ->
 
 
 def finding(counted: pd.DataFrame, rows: pd.DataFrame, limit_s: float, back_s: float) -> str:
-    """The eras by an independent measure, and the formula that decides today."""
+    """How the eras differ by an independent measure, and how well a formula predicts evictions."""
     means = counted.groupby("setting", sort=False)[["evictions", "needless"]].mean().round()
     eras = ", ".join(f"{row[0]} {row[1]:,.0f} ({row[2]:,.0f})" for row in means.itertuples())
     return (

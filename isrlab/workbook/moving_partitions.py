@@ -98,7 +98,7 @@ def least_throttle(produced: float, at_leader: int, at_newcomer: int, copies: in
 def expected_s(config: FleetConfig) -> float:
     """By a formula: backlog / (usable throttle - incoming), batch by batch, while the logs grow.
 
-    Each leader has the full rate, the new broker also has it once; the slower side decides.
+    Each leader, and the new broker, may copy at the throttle's rate; the slower side decides.
     """
     left, own = moving(config), len(leaders(config))
     batch = config.moves_at_once or left
@@ -139,7 +139,7 @@ def beside_real_brokers() -> list[dict[str, str]]:
 
 
 def grid(config: FleetConfig, throttles: Sequence[int], batches: Sequence[int]) -> pd.DataFrame:
-    """A row for each pair: `done_s` is infinite if the run ended before the last was done."""
+    """A row for each pair; `done_s` is infinite if the run ended before the last move did."""
     rows = []
     for speed, many in product(throttles, batches):
         each = throttled(config, speed, many)
@@ -169,7 +169,7 @@ def plot_one(config: FleetConfig = ONE) -> Axes:
 
 
 def plot_grid(table: pd.DataFrame) -> Figure:
-    """Two tables by throttle and batch: how long, beside the formula, and the longest wait."""
+    """Two tables by throttle and batch: the time beside the formula's, and the longest wait."""
     figure, axes = panels(1, 2, (9.2, 3.9), sharey=True)
     times: dict[str, dict[str, str | tuple[str, str]]] = {}
     waits: dict[str, dict[str, str | tuple[str, str]]] = {}
@@ -202,7 +202,7 @@ def rate(bytes_per_s: float) -> str:
 
 
 def plot_progress(config: FleetConfig) -> Axes:
-    """How many partitions have moved, over time, and when all have by the formula."""
+    """How many partitions have moved, over time, and when the formula expects the last."""
     move, wanted, formula_s = moved(config), moving(config), expected_s(config)
     many, end_s = len(move.done_s), config.duration_ms / 1000 - config.reassign_s
     if many == wanted:

@@ -37,7 +37,7 @@ CAUSES = {  # what completes a parked fetch: colour, mark, words
 
 
 class ParkedWait(NamedTuple):
-    """One fetch at the leader, from being parked to being answered (None: it still waits)."""
+    """One fetch at the leader, from when it is parked to its answer (None: it still waits)."""
 
     replica: int
     start_ms: int

@@ -146,7 +146,7 @@ def _arrows(before: Frame, frame: Frame, has_zookeeper: bool) -> list[Arrow]:
 
 
 def nodes(run: Run) -> str:
-    """The state's node at the start, then each write into ZooKeeper. The controller has epoch 1.
+    """The node of the partition's state at the start, and after each write to ZooKeeper.
 
     Source: ZkData.scala 1.1.1:261-268.
     """

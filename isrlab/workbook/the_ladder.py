@@ -115,7 +115,7 @@ def climb() -> Matrix:
 
 
 def repaired(matrix: Matrix) -> dict[str, str]:
-    """For each schedule the first version from which on its own word no longer appears, or ''."""
+    """For each schedule the first version from which its own word never appears, or ''."""
     firsts = {}
     for rung in RUNGS:
         row = matrix[rung.label]
@@ -185,7 +185,7 @@ def _searched(rows: Iterable[str], columns: Iterable[str]) -> dict[str, Any]:
 
 
 def questions() -> list[dict[str, Any]]:
-    """The question of the search in each row, and its effort in all columns together."""
+    """The question that each row puts to the search, and the effort of all its columns."""
     rows, answers = [], stored()
     for name, (about, promise, budgets, of, *_) in QUESTIONS.items():
         done = [answer for (question, _), answer in answers.items() if question == name]

@@ -299,7 +299,7 @@ def beside(idea: Proposal) -> Figure:
 
 
 def control(rule: str) -> controls.LiveFigure:
-    """A list of rules, and the story of the one that is chosen."""
+    """A list of rules, and the story of the chosen rule."""
     pick = controls.pick("rule", [*PROPOSALS], rule)
     return controls.LiveFigure([pick], lambda name: beside(PROPOSALS[name]))
 

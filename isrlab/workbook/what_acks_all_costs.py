@@ -125,7 +125,7 @@ def plot_produce(trace: fleet.Trace, share: float) -> Axes:
 
 
 def with_settings(table: pd.DataFrame, configs: Sequence[FleetConfig], *names: str) -> pd.DataFrame:
-    """The rows of a table in the order of `configs`, with these settings instead of the run."""
+    """A table's rows in the order of `configs`, with these settings as columns instead of `run`."""
     rows = [(config.run, *(getattr(config, name) for name in names)) for config in configs]
     settings = pd.DataFrame(rows, columns=["run", *names])
     return settings.merge(table, on="run", how="left").drop(columns="run")
@@ -170,7 +170,7 @@ def plot_tails(histograms: Mapping[str, pd.DataFrame]) -> Axes:
 def plot_limits(
     histograms: pd.DataFrame, refused: pd.DataFrame, configs: Sequence[FleetConfig]
 ) -> Axes:
-    """The tail of the waits under each lag limit, with the produces of `refused` that timed out."""
+    """The tail of the waits under each lag limit, with the produces that timed out (`refused`)."""
     timeout_ms = configs[0].request_timeout_ms
     late = refused[refused["error"] == "REQUEST_TIMED_OUT"].assign(latency_ms=timeout_ms)
     waited = pd.concat([histograms, late.rename(columns={"produces": "count"})])

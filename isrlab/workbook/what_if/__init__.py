@@ -55,7 +55,7 @@ def is_of_logs(real: LogReplay) -> bool:
 
 
 def is_reproduced(real: LogReplay, runs: Sequence[ReplayOutcome]) -> bool:
-    """Whether the fleet's departures and missing copies are close to the log's, or around them."""
+    """Whether the fleet's departures and missing copies are close to the log's, or span them."""
     pairs = [
         (real.recorded.cost.evictions + real.recorded.cost.removals,
          [run.cost.evictions + run.cost.removals for run in runs]),
@@ -127,7 +127,7 @@ def plot_settings(runs: dict[str, list[ReplayOutcome]]) -> Figure:
 
 
 def settings_table(real: LogReplay, runs: dict[str, list[ReplayOutcome]]) -> HTML:
-    """All costs, with the band over seeds: in the log, as it was, and with each of the changes."""
+    """All costs, with bands over seeds: in the log, in its replay, and with each of the changes."""
     played = {SEEN: [real.recorded]} | runs if is_of_logs(real) else runs
     rows = [
         {"": name} | {what: _band([getattr(run.cost, cost) for run in several])
@@ -149,7 +149,7 @@ def limit_player(real: LogReplay, limits_s: Sequence[float], seeds: int) -> widg
 
 
 def _sentence(runs: dict[str, list[ReplayOutcome]]) -> str:
-    """The change with the fewest partition-minutes with a copy fewer, and its other costs."""
+    """The change that leaves a copy missing for the fewest partition-minutes, and its costs."""
     middle = {
         name: Cost(*(median(getattr(run.cost, cost) for run in several) for cost in COSTS))
         for name, several in runs.items()

@@ -176,7 +176,7 @@ def _pauses(outs: Sequence[Absence], record: Record, limit_ms: int) -> list[Paus
 
 
 def _groups(outs: Sequence[Absence]) -> list[list[Absence]]:
-    """Absences of one broker, each of which begins before or within a second of the others' end."""
+    """Absences of one broker in groups; between two groups it was in all ISRs for over a second."""
     groups: list[list[Absence]] = []
     for out in sorted(outs, key=lambda each: each.start_ms):
         ends = [o.end_ms for o in groups[-1]] if groups else []

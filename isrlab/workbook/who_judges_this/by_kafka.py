@@ -2,7 +2,7 @@
 
 Everything is computed from the stored verdicts (`isrlab.judged`): each run is played again by the
 engine when the notebook runs. A rule is *noticed* if the engine, with another form of that rule,
-shows something else than Kafka did, somewhere in the runs of a class.
+differs from Kafka somewhere in the runs of a class.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A *base* is a fleet; a *check* changes something that should not matter, or that the model had to
 choose, or leaves out. Each check is run at every seed beside the base at that seed: the result is
-the change of each answer in percent, paired. How far the bases of the seeds lie apart is the
-yardstick.
+the change of each answer in percent, paired. The yardstick is how far the bases of different seeds
+lie apart.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COUNTS = ["old shrinks", "new shrinks", "under-replicated"]
 
 
 class Check(NamedTuple):
-    """What is changed, how, and by how much its times are stretched."""
+    """A change to a fleet: its name, the function, and by how much it stretches times."""
 
     name: str
     change: Callable[[FleetConfig], FleetConfig]
@@ -73,7 +73,7 @@ CUTS = [check.name for check in CHECKS[:3]]  # of time, records and bursts
 
 
 def bases(config: FleetConfig, old: str) -> dict[str, FleetConfig]:
-    """A fleet with bursts under an old version's rules and its own, and one without bursts."""
+    """A fleet with bursts by an old version's rules and by its own, and a fleet without bursts."""
     return {"old": config.with_(version=old), "new": config, "steady": config.with_(load="steady")}
 
 
@@ -126,7 +126,7 @@ def sensitivity(answered: pd.DataFrame) -> pd.DataFrame:
 
 
 def plot_sensitivity(answered: pd.DataFrame, names: dict[str, str]) -> Axes:
-    """What each check changes, a column for each answer; `names` of "old" and "new"."""
+    """What each check changes, a column for each answer; `names`: the "old" and "new" version."""
     changes, checks = sensitivity(answered), [check.name for check in CHECKS]
     values = changes.to_dict("index")
     rows: dict[str, dict[str, tuple[str, str]]] = {n: {} for n in (BASE, *checks, OTHERS)}

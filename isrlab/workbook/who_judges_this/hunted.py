@@ -1,4 +1,4 @@
-"""Promises that Kafka's own classes broke under `make hunt`, and the tested sentences.
+"""The promises that Kafka's own classes broke in `make hunt`, and the sentences that were tested.
 
 The stored kinds are those of data/hunt/kinds.toml, the verdicts those of data/hold/verdicts.csv.
 """

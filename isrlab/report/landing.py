@@ -1,4 +1,4 @@
-"""The first page of a report, which is a notebook as well: a moving picture, and questions.
+"""The first page of a report, also a notebook: a moving picture, three doors and questions.
 
 Theory of operation. `notebooks/00_start_here.ipynb` is prose, a cell that shows a moving picture
 and three doors, and a cell that shows the questions of operators; a report's index shows the same.

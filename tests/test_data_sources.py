@@ -313,7 +313,7 @@ class Streaming:
         )  # fmt: skip
 
     def rows(self):
-        """All rows that it wrote, once it has read everything."""
+        """All rows that the query wrote, once it has read everything."""
         self.process.stdin.write("\n")
         self.process.stdin.flush()
         return [text.split() for text in iter(self.process.stdout.readline, "end\n") if text]

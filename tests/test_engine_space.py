@@ -176,7 +176,7 @@ def act(system: EngineSystem, world: Cluster, state: Any, action: Any) -> None:
 
 
 def walk(version: str, replicas: int, seed: int, length: int, extra: tuple[int, ...] = ()) -> int:
-    """Walk in both, and compare each step; returns the number of steps."""
+    """Take random steps in the search's tables and the engine, and compare; returns how many."""
     chance = random.Random(seed)
     settings = {
         "unclean_leader_election_enable": seed % 4 == 3,

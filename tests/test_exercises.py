@@ -70,7 +70,7 @@ def test_no_answer_of_two_commands_loses_m2():
 
 
 def played(run, line):
-    """One command more, or nothing if it is impossible."""
+    """The run with one command more; None if that command is impossible."""
     longer = fork(run)
     try:
         play_line(longer, line)

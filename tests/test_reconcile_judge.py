@@ -207,7 +207,7 @@ clocks = st.sampled_from([-90_000, -15_000, -40, 0, 0, 0, 30, 2_500, 3_600_000])
 @given(st.data(), st.sampled_from(RELEASES))
 @SOME
 def test_what_is_missing_is_reported(data, release):
-    """Clocks skewed, lines removed, files duplicated: known states keep their true order."""
+    """With clocks skewed, lines removed, files duplicated, known states keep their true order."""
     story = data.draw(stories(release))
     ahead = {broker: data.draw(clocks) for broker in (1, 2, 3, CONTROLLER)}
     share = data.draw(st.sampled_from([0, 1, 4]))  # of ten lines, how many are removed

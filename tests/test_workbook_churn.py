@@ -247,7 +247,7 @@ def test_a_trace_that_cannot_be_written_says_why(tmp_path):
 
 @pytest.fixture
 def answered():
-    """Results of a base and its checks at two seeds; only fencing and one latency matter."""
+    """Results of a base and its checks at two seeds; only fencing and one latency change them."""
     names = [model.BASE, *(check.name for check in model.CHECKS)]
     index = pd.MultiIndex.from_product([names, ["1", "2"]], names=["check", "seed"])
     data = pd.DataFrame(100.0, index=index, columns=list(model.ANSWERS))

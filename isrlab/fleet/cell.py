@@ -164,7 +164,7 @@ def run_window(state: s.State, arrivals: s.Arrivals, until_ms: int) -> tuple[s.S
 def run_windows(
     states: list[s.State], arrivals: list[s.Arrivals], until_ms: int, is_abreast: bool
 ) -> list[tuple[s.State, s.Ints]]:
-    """`run_window` for several cells; in step if their followers share quotas."""
+    """`run_window` for several cells; `is_abreast`: in step, as their followers share quotas."""
     if not is_abreast:
         return [run_window(*each, until_ms) for each in zip(states, arrivals, strict=True)]
     given = tuple(arrivals), until_ms

@@ -60,7 +60,7 @@ class Bench:
         return self.broker.role
 
     def backs_off_ms(self) -> int | None:
-        """How long it waits before it retries, or None if it sent something or does not wait."""
+        """How long the leader waits before a retry; None if it sent something or does not wait."""
         pauses = [output.delay_ms for output in self.outputs if isinstance(output, m.After)]
         return pauses[-1] if pauses and not self.sent else None
 

@@ -42,12 +42,12 @@ class Shutdown:
     session_ms: int  # after which the controller notices that it has been killed
 
     def removed_ms(self, scene: Scene) -> int:
-        """When the leader learns of its removal."""
+        """When the leader learns that the follower was removed."""
         silent_ms = 0 if self.is_clean else self.session_ms
         return self.at_ms + silent_ms + scene.controller_latency_ms
 
     def stops_ms(self, scene: Scene) -> int:
-        """When it stops sending fetches."""
+        """When the follower stops sending fetches."""
         return self.at_ms + (self.fetches_ms if self.is_clean and scene.version.kraft else 0)
 
 

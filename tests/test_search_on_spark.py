@@ -1,4 +1,4 @@
-"""The search as a Spark job: the numbers of the search in memory, also when it was stopped."""
+"""The search as a Spark job gives the same numbers as in memory, even if it was stopped once."""
 
 from __future__ import annotations
 

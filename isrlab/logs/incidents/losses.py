@@ -125,7 +125,7 @@ class _Partition:
 
     @cached_property
     def _ends(self) -> list[tuple[int, int, int]]:
-        """For each leader's log: a row's time, the moment it describes, and the log end then."""
+        """(time of a row, moment that it describes, leader's log end then), by time of the row."""
         return [(r.ts_ms, *each) for r in self.own for each in _ends_of_leader(r)]
 
     def ends(self, until_ms: float = inf) -> list[tuple[int, int]]:

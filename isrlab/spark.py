@@ -170,7 +170,7 @@ def _problem(address: str) -> str:
 
 @functools.cache
 def package_archive() -> str:
-    """The path of a zip of isrlab for Spark's workers, which is deleted when this process ends."""
+    """The path of isrlab as a zip for Spark's workers, deleted by this process when it ends."""
     root = Path(__file__).resolve().parent
     folder = tempfile.mkdtemp(prefix="isrlab-ship-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -97,7 +97,7 @@ def test_every_known_difference_is_there() -> None:
 
 
 def disagreements(name: str, version: str | None = None) -> set[int]:
-    """Leaderships in which the engine differs for every delay in `NEWS_MS`."""
+    """Leaderships in which the engine differs from Kafka for every delay in `NEWS_MS`."""
     rows, recording = kept.logs(name)[0], kept.read(name)
     left: set[int] | None = None
     for news_ms in NEWS_MS:

@@ -39,7 +39,7 @@ def text_of(out: Path, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A report of all small notebooks without Java: (the finished command, its folder)."""
+    """A report of all small notebooks, made without Java: (the finished command, its folder)."""
     out = tmp_path_factory.mktemp("report")
     return make_report(out), out
 

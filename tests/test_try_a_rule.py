@@ -16,7 +16,7 @@ ONE_LAG = {"produces": 1, "crashes": 1, "lags": 1}
 
 
 def easier(expand_rule, follower_end_offset, high_watermark, leader_epoch_start_offset):
-    """Joins from the start of the leader's epoch on, whatever the high watermark is."""
+    """A follower joins at the start offset of the epoch, wherever the high watermark is."""
     return follower_end_offset >= leader_epoch_start_offset
 
 

@@ -316,7 +316,7 @@ class MovingCluster:
         return s.NEVER_MS
 
     def _obey(self, change: StoredChange, order: m.LeaderAndIsr) -> None:
-        """Let brokers obey an order: the new leader, the followers, and their first actions."""
+        """Let the brokers that get an order obey it: they lead or follow, and begin to act."""
         partition, now_ms, former = change.partition, self.now_ms, self._leader(change.partition)
         leader = order.leader
         self.known.obey(partition, order, change.hearers, change.after.alive, now_ms)

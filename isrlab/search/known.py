@@ -93,7 +93,7 @@ def asking(broker: Broker | StoppedBroker) -> tuple[int, int] | None:
 
 
 def waiting(broker: Broker | StoppedBroker) -> tuple[tuple[int, int], ...] | None:
-    """(follower, number) of the fetches parked at a broker; None if that is dead."""
+    """(follower, number) of the fetches parked at a broker; None if the broker is dead."""
     role = getattr(broker, "role", None)
     parked = role.parked if isinstance(role, Leader) else ()
     asked = tuple((p.fetch.replica, p.fetch.request) for p in parked)

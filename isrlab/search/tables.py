@@ -1,12 +1,12 @@
 """Numbers for components and transitions, looked up for many states at a time.
 
-Theory of operation. A state is a row of numbers, one for each component (`slot`) of a system. Rules
-give the possible actions: a rule reads a few slots and gives options, each a label and a chain of
-operations. An operation changes one slot: it gives the slot's new thing, and more operations to do
-before or after the rest of the chain. Rules, operations and laws are plain functions of things.
-Each is computed once for given things; after that the answer is a number in a table. `compiled.py`
-looks up all rows, in any number of threads, and notes missing entries. When all threads are done,
-these are computed here, and the threads continue with the remaining rows.
+Theory of operation. A state is a row of numbers, one for each component (`slot`) of a system; a
+number stands for a *thing*, the component's value. A rule reads a few slots and gives the possible
+actions, each a label and a chain of operations. An operation gives one slot's new thing, and other
+operations to do before or after the rest of the chain. A law reads a few slots and gives the broken
+promises. These are plain functions, each computed once for given things; then the answer is a
+number in a table. `compiled.py` looks up all rows, in any number of threads, and notes missing
+entries; when all threads are done, these are computed here, and the threads continue.
 
 A thing's number is valid only in this process. Its fingerprint is a hash of its content. A state's
 is the sum of its things' fingerprints, each times an odd number for its slot, modulo 2**64: equal

@@ -1,4 +1,4 @@
-"""`python -m hold --help`, in the folder tools, or `make hold` at the top."""
+"""The command behind `make hold`; in the folder tools, `python -m hold --help` explains it."""
 
 from __future__ import annotations
 

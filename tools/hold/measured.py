@@ -437,7 +437,7 @@ def bursts_as_predicted(
 def move_over_formula(
     version: str, mb_per_s: int, batch: int, backlog_records: int, seed: int
 ) -> float:
-    """The time that nine partitions take to move under a throttle, divided by the formula's."""
+    """The time that nine partitions take to move, over the formula's; -1 if they never end."""
     small = moving_partitions.SMALL.with_(
         version=version, backlog_records=backlog_records, seed=seed
     )

@@ -107,7 +107,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def holds(claim: Claim, cell: Cell, results: Sequence[Any]) -> bool:
-    """Whether the claim is true of one result, or of the results of all seeds."""
+    """Whether the claim is true of every result (`on_average`: of their median and total)."""
     names = {**cell.values, "version": cell.version, "abs": abs, "len": len, "set": set,
              "max": max, "min": min, "all": all}  # fmt: skip
     if claim.holds:

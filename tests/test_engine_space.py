@@ -12,7 +12,6 @@ import pytest
 from isrlab.engine import messages as m
 from isrlab.engine.frozen import replace
 from isrlab.engine.model import Broker, Follower, Leader
-from isrlab.search.breadth_first import BreadthFirst
 from isrlab.search.enabled import EngineSystem
 from isrlab.search.known import NOW_MS
 from isrlab.search.space import KINDS
@@ -217,8 +216,6 @@ def test_no_two_replicas_are_alike() -> None:
         state = dict(tables.successors(state))[action]
     assert state[tables.system.n].state.isr == (2, 3)
     assert state[tables.system.n].leader == 2
-    with pytest.raises(ValueError, match="no two parts of this system are alike"):
-        BreadthFirst(make, symmetric=True)
 
 
 @pytest.mark.parametrize("replicas", [2, 3])

@@ -8,8 +8,7 @@ workers (threads, each of which expands a part of a round). A schedule is recove
 path again from the first state.
 
 Two states with equal fingerprints would count as one: `SearchEnd.collision_chance` is the chance of
-that. With `symmetric`, of states that differ only by a renaming the one with the smallest
-fingerprint is kept.
+that.
 
 A search that is stopped by its memory limit or by Ctrl-C can be saved between two rounds and
 continued later, with any number of workers.
@@ -29,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from isrlab.search import compiled
-from isrlab.search.tables import Successors, System, Tables
+from isrlab.search.tables import System, Tables
 
 ROUND = 30_000  # states that are expanded before their successors are compared
 FULL = 2**64
@@ -44,7 +43,6 @@ class Extent:
 
     depth: int = 1  # levels, including the first state's
     distinct: int = 1
-    unreduced: int = 1  # states that the distinct ones represent
     transitions: int = 0
     seconds: float = 0.0
     level: int = 1  # states of this level
@@ -107,7 +105,6 @@ class BreadthFirst:
 
     make: Callable[[], System]
     workers: int = 1
-    symmetric: bool = False
     stops: bool = True  # after the first level in which a promise is broken
     wanted: tuple[str, ...] = ()  # only these promises; empty: all of them
     most_bytes: float = float("inf")
@@ -121,11 +118,6 @@ class BreadthFirst:
         self.tables = Tables(self.make(), self.workers)
         first = self.tables.row(self.tables.system.first)
         prints = self.tables.fingerprints(first)
-        if self.symmetric and not self.tables.system.renamings:
-            raise ValueError("no two parts of this system are alike")
-        if self.symmetric:
-            first, prints, count = self.tables.canonical(first, prints)
-            self.at.unreduced = int(count[0])
         self.first = first, prints
         self.level, self.following = [self.first], list[Piece]()
         self.visited.add(prints)
@@ -194,7 +186,7 @@ class BreadthFirst:
     def _round(self, rows: np.ndarray, prints: np.ndarray) -> None:
         at, count = self.at, len(rows)
         start = at.distinct - at.following - at.level + at.done  # the first state's number
-        offered, stand_for = self._expand(rows, prints)
+        offered = self.tables.expand(rows, prints)
         fresh = self.visited.add(offered.prints)
         source = offered.place[fresh]
         self.visited.reached(source + start, fresh - np.searchsorted(offered.place, source))
@@ -203,17 +195,8 @@ class BreadthFirst:
         self._note(self.tables.broken(rows), at.distinct, at.depth + 1)
         at.done += count
         at.transitions += len(offered.place)
-        at.unreduced += int(stand_for[fresh].sum()) if self.symmetric else len(rows)
         at.distinct += len(rows)
         at.following += len(rows)
-
-    def _expand(self, rows: np.ndarray, prints: np.ndarray) -> tuple[Successors, Any]:
-        """The successors, and how many states each canonical one represents."""
-        offered = self.tables.expand(rows, prints)
-        if not self.symmetric:
-            return offered, None
-        rows, prints, stand_for = self.tables.canonical(offered.rows, offered.prints)
-        return offered._replace(rows=rows, prints=prints), stand_for
 
     def _note(self, bits: np.ndarray, start: int, depth: int) -> None:
         for place in np.flatnonzero(bits).tolist():
@@ -229,7 +212,7 @@ class BreadthFirst:
             number, way = self.visited.ways[number].tolist()
             ways.append(way)
         for way in reversed(ways):
-            offered, _ = self._expand(rows, prints)
+            offered = self.tables.expand(rows, prints)
             actions.append(self.tables.label(offered.option[way]))
             rows, prints = offered.rows[way : way + 1], offered.prints[way : way + 1]
         return actions

@@ -140,7 +140,6 @@ class SparkSearch:
         at.level, at.depth = level.distinct, at.depth + bool(level.distinct)
         at.distinct += level.distinct
         at.transitions += level.transitions
-        at.unreduced = at.distinct
         for name, state in level.broken.items():
             at.broken.setdefault(name, (level.depth, state))
 

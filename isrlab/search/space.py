@@ -22,7 +22,7 @@ A broker that halts stays down.
 Brokers are not interchangeable: of the replicas that may lead, the first in the assignment is
 elected, and dead brokers' sessions end in the order of the brokers. Records are named in the order
 in which they are written, so renaming them would unite only states that differ in the order in
-which two leaders wrote. Therefore the search of this space refuses `symmetric`.
+which two leaders wrote. Therefore every state is searched, and none stands for another.
 """
 
 from __future__ import annotations
@@ -58,7 +58,6 @@ class Space:
     """The transition system; it starts from `cluster`, once its messages have arrived."""
 
     promises = tuple(safety.PROPERTIES)
-    renamings = ()  # brokers are not symmetric
 
     def __init__(
         self, cluster: Cluster, budgets: dict[str, int], extra: Iterable[int] = (),

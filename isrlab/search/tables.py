@@ -53,7 +53,6 @@ class System(Protocol):
     rules: Any  # Sequence[Query]
     laws: Any
     contexts: Any  # Sequence[Read | None]
-    renamings: Any  # (slots in another order, function that renames a thing)
     ends: Any  # links that stay last in their chain
 
     def operate(
@@ -126,7 +125,6 @@ class Tables:
         contexts = [read or Read(0) for read in system.contexts]
         self.contexts = np.array([(r.slot, self.functions(r.view)) for r in contexts])
         self.visible = np.full((len(self.functions.values), 1 << 10), UNKNOWN, np.int32)
-        self.renamed = np.full((len(system.renamings), 1 << 10), UNKNOWN, np.int32)
 
     def close(self) -> None:
         if self.pool:
@@ -231,20 +229,15 @@ class Tables:
             compiled.put(self.entries, np.array(new))
 
     def _arrays(self) -> Arrays:
-        self.visible = self._widened(self.visible)
+        if self.visible.shape[1] < len(self.contents.all):
+            wider = np.full((len(self.visible), len(self.contents.all)), UNKNOWN, np.int32)
+            wider[:, : self.visible.shape[1]] = self.visible
+            self.visible = wider
         return Arrays(
             self.entries, self.visible, self.contents.all, self.odds, self.contexts,
             self.read, self.rules, self.laws, self.menu.all, self.options.all,
             self.links.all, self.results.all,
         )  # fmt: skip
-
-    def _widened(self, table: np.ndarray) -> np.ndarray:
-        """The table, widened to all things."""
-        if table.shape[1] == len(self.contents.all):
-            return table
-        wider = np.full((len(table), len(self.contents.all)), UNKNOWN, np.int32)
-        wider[:, : table.shape[1]] = table
-        return wider
 
     # Transitions
 
@@ -301,24 +294,6 @@ class Tables:
 
         self._until_done(kernel, len(rows))
         return bits
-
-    def canonical(self, rows: np.ndarray, prints: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The canonical form of each state, its fingerprint, and how many states it represents."""
-        every, first = [prints], rows
-        for i, (slots, rename) in enumerate(self.system.renamings):
-            new = [n for n in np.unique(first).tolist() if self.renamed[i, n] == UNKNOWN]
-            for number in new:
-                other = self.number(rename(self.things.values[number]))
-                self.renamed = self._widened(self.renamed)
-                self.renamed[i, number] = other
-            others = self.renamed[i][first[:, slots]]
-            theirs = self.fingerprints(others)
-            every.append(theirs)
-            is_less = theirs < prints
-            rows = np.where(is_less[:, None], others, rows)
-            prints = np.where(is_less, theirs, prints)
-        kinds = np.sort(np.stack(every), axis=0)
-        return rows, prints, 1 + (kinds[1:] != kinds[:-1]).sum(axis=0)
 
 
 def _folded(known: list[tuple[int, ...]], numbers: tuple[int, ...]) -> int:

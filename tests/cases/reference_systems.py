@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache, partial
-from itertools import permutations
 from typing import Any
 
 from isrlab.search.tables import Query, Read
@@ -61,7 +60,6 @@ class Reference:
             Query((Read(a, partial(_shown, a)), Read(b, _log), stored), partial(self._broken, b))
             for a in ids for b in ids
         ]  # fmt: skip
-        self.renamings = [self._renaming(p) for p in list(permutations(ids))[1:]]
 
     def content(self, thing: Any) -> bytes:
         return repr(thing).encode()
@@ -204,22 +202,6 @@ class Reference:
         if len(shown) == hw and log[:hw] == shown:
             return 0
         return (isr >> b & 1) | (stored[2] >> b & 1) << 1
-
-    # Replicas have no order: a state stands for its renamings
-
-    def _renaming(self, p: tuple[int, ...]) -> Any:
-        masks = [sum(1 << p[i] for i in self.ids if mask >> i & 1) for mask in range(1 << self.n)]
-        name = (*p, NONE)  # name[NONE] is NONE
-
-        def renamed(thing: Any) -> Any:
-            if isinstance(thing, int):
-                return thing
-            if not thing or isinstance(thing[-1], tuple):
-                return tuple(map(renamed, thing))  # orders
-            *rest, epoch, leader, isr = thing
-            return (*rest, epoch, name[leader], masks[isr])
-
-        return [*(p.index(i) for i in self.ids), self.count, self.orders, self.stored], renamed
 
 
 def _epoch(replica: Replica) -> int:

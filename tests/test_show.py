@@ -12,6 +12,8 @@ from isrlab.engine.versions import PRESETS
 from isrlab.events import exact
 from isrlab.report import gallery
 from isrlab.show import bands, curves, matrix, messages, offsets, replicas, style
+from isrlab.show.explorer_svg import draw_replicas
+from isrlab.show.explorer_view import LOOK
 from isrlab.workbook import leaving_the_isr
 from isrlab.world import scenario, words
 from isrlab.world.words import START_MS
@@ -207,6 +209,15 @@ def test_a_box_for_each_record_and_lines_where_logs_end():
     assert [w for w in texts if w.startswith(("LEO", "HW"))] == [
         "LEO 7", "HW 5", "LEO 6", "HW 5", "LEO 5", "HW 5",
     ]  # fmt: skip
+
+
+def test_a_committed_record_of_a_dead_broker_is_not_hatched():
+    run = play("loss_as_told", "0.10.2")
+    frame = next(f for f in run.frames if 1 not in f.brokers and f.disks[1].log_end_offset)
+    assert frame.disks[1].checkpointed_high_watermark == 0, "it was committed after the last write"
+    ax = replicas.plot_replicas(frame)
+    assert [p for p in ax.patches if p.get_hatch()] == []
+    assert "url(#open1)" not in draw_replicas(frame, LOOK)
 
 
 def test_another_record_than_the_leaders_is_outlined():

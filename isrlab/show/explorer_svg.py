@@ -76,7 +76,7 @@ def _log(
 ) -> Iterable[str]:
     (start, top), log, broker = place, frame.disks[number], frame.brokers.get(number)
     leader, colour = frame.brokers.get(frame.controller.leader), look.of(number)
-    high = log.high_watermark if broker else log.checkpointed_high_watermark
+    high, colour = log.high_watermark, colour if broker else look.grey
     old = before.disks.get(number, log) if before else log
     for offset in range(max(start, log.log_start_offset), log.log_end_offset):
         record = log.record_at(offset)
@@ -84,7 +84,7 @@ def _log(
         assert record is not None
         differs = theirs is not None and theirs.id != record.id
         fill = f"url(#open{number})" if offset >= high else colour
-        edge, width = (look.lost, 3) if differs else (colour if broker else look.grey, 1)
+        edge, width = (look.lost, 3) if differs else (colour, 1)
         yield _box(_x(offset, start), top, fill, f'stroke="{edge}" stroke-width="{width}"',
                    1 if offset >= high else 0.25)  # fmt: skip
         text = f"≠ {record.id}" if differs else record.id

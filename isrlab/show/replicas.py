@@ -39,7 +39,8 @@ def plot_replicas(
 ) -> Axes:
     """Each replica's log at one moment: records, log end offset, high watermark, ISR.
 
-    Hatched records are at or above their replica's high watermark. Triangles over the leader's log
+    Hatched records are at or above their replica's high watermark (that of a dead one is the last
+    that it knew). Triangles over the leader's log
     are the followers' end offsets as the leader knows them; the high watermark is the smallest of
     those that count. A record outlined in red differs from the leader's at that offset. With
     `before`, what changed since then is marked: arrows show where an offset moved, and records that
@@ -160,13 +161,12 @@ def _draw_log(
     start, has_epochs, before = view
     log, broker, leader = frame.disks[number], frame.brokers.get(number), _leader(frame)
     colour, old = _colour(number, broker), before.disks.get(number, log) if before else log
-    high_watermark = log.high_watermark if broker else log.checkpointed_high_watermark
     for offset in range(max(start, log.log_start_offset), log.log_end_offset):
         record, gone = log.record_at(offset), old.record_at(offset)
         assert record is not None
         theirs = leader.log.record_at(offset) if leader else None
         differs = theirs is not None and theirs.id != record.id
-        is_open = offset >= high_watermark
+        is_open = offset >= log.high_watermark  # of a dead broker: what it last knew
         _draw_box(
             ax, row, offset,
             facecolor=style.WHITE if is_open else to_rgba(colour, 0.22),

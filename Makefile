@@ -85,6 +85,7 @@ notebooks: $(INSTALLED) ## run the tutorials again and store their outputs
 	  --NotebookExporter.preprocessors=isrlab.report.notebooks.KeepPlayers \
 	  --ClearMetadataPreprocessor.enabled=True \
 	  --ClearMetadataPreprocessor.preserve_cell_metadata_mask=tags \
+	  --ClearMetadataPreprocessor.preserve_cell_metadata_mask=jupyter \
 	  --ClearMetadataPreprocessor.preserve_nb_metadata_mask=kernelspec \
 	  $(filter-out %/00_start_here.ipynb,$(TUTORIALS)) notebooks/00_start_here.ipynb
 

@@ -31,6 +31,7 @@ SMALL = ROOT / "data" / "reports" / "test.yaml"  # parameters
 MAX_CODE_LINES = 15
 # The limit of cells before the exercises, if not 26: for six variants of a loss, and six reviews.
 LONGER = {"10_data_loss_today": 34, "24_try_a_rule": 32}
+CHOSEN = {"00_the_life_of_a_record"}  # in which each prediction has choices
 MAX_PIXELS = 1_700  # the width of a picture
 MAX_PAGE_BYTES = 3_000_000
 NOT_COMPARED = "nbval-ignore-output"  # the tag that nbval knows
@@ -46,6 +47,12 @@ def cells(path: Path, kind: str = "code") -> list:
 
 def tagged(path: Path, tag: str) -> list:
     return [cell for cell in cells(path) if tag in notebooks.tags(cell)]
+
+
+def answer(cell) -> int:
+    """The number of the right choice, of a cell that shows the answer to a prediction; else 0."""
+    given = [tag for tag in cell["metadata"].get("tags", []) if tag.startswith("answer:")]
+    return int(given[0].partition(":")[2]) if given else 0
 
 
 def parsed(cell) -> ast.Module:
@@ -102,6 +109,23 @@ def test_is_read_in_a_quarter_of_an_hour(path):
 
 
 @every
+def test_an_answer_is_hidden_until_the_reader_has_chosen(path):
+    """A prediction has two to four choices; the output and the text after it are folded. Not every
+    answer has the same number."""
+    read = nbformat.read(path, as_version=4).cells
+    shows = [n for n, cell in enumerate(read) if answer(cell)]
+    for n in shows:
+        asked = read[n - 1].source.split("**Predict.**")[-1]
+        choices = re.findall(r"(?m)^\d\. .+$", asked)
+        assert 2 <= len(choices) <= 4 and answer(read[n]) <= len(choices), asked
+        assert read[n].metadata.jupyter.outputs_hidden
+        assert read[n + 1].source.startswith("<details><summary>Answer</summary>\n\n")
+    predictions = sum(cell.source.count("**Predict.**") for cell in read)
+    assert len(shows) == (predictions if path.stem in CHOSEN else 0)
+    assert len(shows) < 3 or len({answer(read[n]) for n in shows}) > 1
+
+
+@every
 def test_prose_goes_with_code(path):
     assert len(cells(path, "markdown")) >= len(cells(path))
 
@@ -121,7 +145,8 @@ def test_is_stored_without_what_changes_from_run_to_run(path):
     assert stored["metadata"].keys() <= {"kernelspec", "language_info"}
     assert stored["metadata"].get("language_info", {}).keys() <= {"name"}
     for cell in stored["cells"]:
-        assert cell["metadata"].keys() <= {"tags"}, cell["metadata"]
+        kept = {"tags"} | ({"jupyter"} if answer(cell) else set())
+        assert cell["metadata"].keys() <= kept, cell["metadata"]
 
 
 @every

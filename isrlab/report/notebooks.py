@@ -116,12 +116,12 @@ class Grid:
 
 
 def find(folder: Path, names: Iterable[str] = ()) -> list[Notebook]:
-    """A folder's notebooks but 00, the index, or those named "02", "data_loss" or "02_data_loss".
+    """A folder's notebooks but the index, or those named "02", "data_loss" or "02_data_loss".
 
     Raises NotebookError for an unknown name, an unreadable file, or a folder without notebooks.
     """
     paths = sorted(folder.glob("[0-9]*_*.ipynb"))
-    known = {path.stem: path for path in paths if not path.name.startswith("00_")}  # the index
+    known = {path.stem: path for path in paths if path.stem != "00_start_here"}  # the index
     if not known:
         raise NotebookError(f"no notebooks (NN_name.ipynb) in {folder}")
     chosen = set()

@@ -5,7 +5,7 @@ small JSON record. The index is made from all records there, so it can be rewrit
 and it keeps the runs of earlier or interrupted reports. A grid leaves the list of its runs in
 `grids/`; its page is made from the same records at the same times. A file appears under its name
 only when it is complete. Pages contain everything they show; their content security policy forbids
-the browser to load anything, or to run any script but that of the player.
+the browser to load anything, or to run any script but isrlab's own two.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ from isrlab.report.notebooks import WIDGET, Grid, tags
 from isrlab.show.player import SCRIPT, small
 
 PAGES.filters["literal"] = repr
-DIGEST = hashlib.sha256(SCRIPT.encode()).digest()
-PAGES.globals["script"] = "sha256-" + base64.b64encode(DIGEST).decode()
+CHOICES = (Path(__file__).parent / "templates" / "choices.js").read_text(encoding="utf-8")
+HASHES = [hashlib.sha256(script.encode()).digest() for script in (SCRIPT, CHOICES)]
+PAGES.globals["scripts"] = " ".join(f"'sha256-{base64.b64encode(h).decode()}'" for h in HASHES)
+PAGES.globals["choices"] = CHOICES
 WIDGET_NOTE = "Interactive in JupyterLab."
 OK, FAILED, NOT_RUN = "ok", "failed", "not run"
 NAV = re.compile(r"(?s)<nav>.*?</nav>")
@@ -135,7 +137,7 @@ def read_records(out: Path) -> list[RunRecord]:
 def page(record: RunRecord, notebook: NotebookNode) -> str:
     """The run as one HTML file."""
     quiet = {"exclude_input_prompt": True, "exclude_output_prompt": True}
-    exporter = HTMLExporter(template_name="basic", embed_images=True, **quiet)
+    exporter = HTMLExporter(template_name="basic", **quiet)
     notebook, failed = copy.deepcopy(notebook), ""
     for cell, output in outputs(notebook):
         if WIDGET in output.get("data", {}):  # without a player

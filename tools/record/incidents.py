@@ -174,16 +174,17 @@ class Recorder:
         self.note(f"reassign {topic}-0 {ids}")
         self.cluster.reassign(topic, ids)
 
-    def feed(self, topic: str, acks: str, every_s: float = EVERY_S) -> None:
+    def feed(self, topic: str, acks: str, every_s: float = EVERY_S, linger_ms: int = 0) -> None:
         """Send records to every partition of a topic until the recording is over."""
-        self.note(f"produce to {topic}, acks={acks}, each {every_s:g} s")
-        thread = threading.Thread(target=self._feed, args=(topic, acks, every_s), daemon=True)
+        self.note(f"produce to {topic}, acks={acks}, each {every_s:g} s, linger.ms={linger_ms}")
+        options = {"acks": acks, "linger.ms": linger_ms}
+        thread = threading.Thread(target=self._feed, args=(topic, options, every_s), daemon=True)
         self._feeders.append(thread)
         thread.start()
 
-    def _feed(self, topic: str, acks: str, every_s: float) -> None:
-        options = {"acks": acks, "linger.ms": 0, "topic.metadata.refresh.interval.ms": 2_000,
-                   "message.timeout.ms": 8_000, "enable.idempotence": False}  # fmt: skip
+    def _feed(self, topic: str, options: dict[str, Any], every_s: float) -> None:
+        options |= {"topic.metadata.refresh.interval.ms": 2_000, "message.timeout.ms": 8_000,
+                    "enable.idempotence": False}  # fmt: skip
         everyone = ",".join(f"127.0.0.1:{self.cluster.base + n}" for n in (1, 2, 3))
         options |= self.cluster.client() | {"bootstrap.servers": everyone}
         count, places = 0, range(len(self.topics[topic]))
@@ -258,6 +259,23 @@ def acks_one(recorder: Recorder) -> None:
     recorder.feed("orders", "1", 0.1)
     recorder.feed("audit", "all")
     recorder.do("wait 10; pause 3; wait 3; kill 2; resume 3; wait 15; start 2; settle")
+
+
+def writes_in_flight(recorder: Recorder) -> None:
+    """Both followers are paused for less than the lag limit; their leader appends a batch of each
+    producer with acks=all, and is killed. It comes back and truncates what it had acknowledged to
+    nobody."""
+    recorder.create("orders", (1, 2, 3), (1, 3, 2), (2, 3, 1), min_insync_replicas=2)
+    recorder.feed("orders", "all", 0.02, linger_ms=1_500)
+    recorder.do("wait 10; pause 2 3; wait 3; kill 1; resume 2 3; wait 12; start 1; settle")
+
+
+def power_failure(recorder: Recorder) -> None:
+    """All brokers are killed at one moment and started again; with eligible leader replicas the
+    controller elects the last known leader."""
+    recorder.create("orders", (1, 2, 3), (2, 3, 1), (3, 1, 2), min_insync_replicas=2)
+    recorder.feed("orders", "all", 0.1)
+    recorder.do("wait 10; kill 1 2 3; wait 14; start 1 2 3; settle")
 
 
 def emptied_last(recorder: Recorder) -> None:
@@ -415,10 +433,10 @@ def dir_locked(recorder: Recorder) -> None:
 SCRIPTS: dict[str, Script] = {
     each.__name__.replace("_", "-"): each
     for each in (
-        unclean, acks_one, emptied_last, emptied_follower, leaderless, leaderless_at_end,
-        slow_leader, slow_leader_only, slow_disk, slow_disk_of_all, quorum_lost,
-        quorum_lost_alone, old_controller, frozen_controller, cancelled, made_again, start_fails,
-        dir_locked,
+        unclean, acks_one, writes_in_flight, power_failure, emptied_last, emptied_follower,
+        leaderless, leaderless_at_end, slow_leader, slow_leader_only, slow_disk, slow_disk_of_all,
+        quorum_lost, quorum_lost_alone, old_controller, frozen_controller, cancelled, made_again,
+        start_fails, dir_locked,
     )
 }  # fmt: skip
 WITH_QUORUM = ("quorum-lost", "quorum-lost-alone", "old-controller")
@@ -469,7 +487,7 @@ def record(name: str, version: str, out: Path) -> Path:
         cause = " ".join((SCRIPTS[name].__doc__ or name).split())
         truth = {"incident": folder.name, "kafka_version": version, "cause_class": cause,
                  "broker_to_blame": None, "over_at_end": is_over, "isr_at_end": ends,
-                 "lost": recorder.lost(),
+                 "lost": recorder.lost(), "acknowledged": sum(map(len, recorder.acked.values())),
                  "actions": recorder.actions, "logs_end_ms": round(time.time() * 1000)}  # fmt: skip
         keep(recorder, name, folder, truth)
     return folder

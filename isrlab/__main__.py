@@ -256,8 +256,8 @@ def read_logs(context: click.Context, log_dir: str, *, form: str | None, since: 
     is over.
 
     DIR holds the logs of one or many brokers (or is one file); - is standard input. The exit status
-    is 0 if all is well at the end of the logs, 1 if something is wrong there or records were lost,
-    2 if that is not known or there is nothing to read.
+    is 0 if all is well when they end, 1 if something is wrong there (WRONG NOW) or committed
+    records are gone (RECORDS LOST), 2 if that is not known (LOSS POSSIBLE: with acks=1) or empty.
 
     \b
     Examples:

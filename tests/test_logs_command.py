@@ -71,10 +71,22 @@ def test_lost_records_are_counted_first_and_are_never_calm():
     assert "orders-0: offsets 28..71 (44 records, appended 05:47:09.731 to 05:47:35.267)" in text
 
 
+@pytest.mark.parametrize("name", ["431-acks-one", "../losses/422-writes-in-flight"])
+def test_a_loss_that_depends_on_the_acks_is_called_possible_everywhere(name):
+    result = run(RECORDED / name / "logs")
+    text = " ".join(result.output.split())
+    assert result.exit_code == 2 and text.startswith("LOSS POSSIBLE Perhaps lost: ")
+    assert "If their producers use acks=1, they are lost" in text
+    assert "Lost Perhaps " in text and "not if all their producers use acks=all." in text
+    assert "Done when the owners of the topics know which acks their producers use." in text
+    assert "RECORDS LOST" not in text and "Unsure" not in text
+
+
 def test_every_rule_has_a_remedy_a_reason_and_words_for_its_facts():
     assert {rule.name for rule in RULES} == set(REMEDIES.of)
     assert set(FACTS) == set(REMEDIES.facts)
     assert [rule.name for rule in RULES if not REMEDIES.sentence(rule.learn)] == []
+    assert all(REMEDIES.of[rule.name].done for rule in RULES if rule.is_grave)
     words = dict.fromkeys(("who", "losers", "partitions"), "1")
     assert all(each.then.format_map(words) for each in REMEDIES.of.values())
     with pytest.raises(ValueError, match=r"remedies\.txt:1: 'thne x' is not part of a remedy"):

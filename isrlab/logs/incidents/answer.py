@@ -95,7 +95,7 @@ def answer_of(
     rows: list[AnswerRow] = []
     where = grouped(findings.not_known, 3)
     dark = [f"no line shows which replicas of {where} are in sync at the end"] if where else []
-    if findings.status == NOT_KNOWN:
+    if findings.status == NOT_KNOWN and (findings.doubts or dark):
         rows.append(AnswerRow("Unsure", _first_of(findings.doubts or dark)))
     for text in exposed.shown(findings.exposures):
         label, _, says = text.partition(": ")
@@ -147,8 +147,11 @@ def _rows(
     yield AnswerRow("Since", story.when)
     yield AnswerRow("Who", f"{story.who}; hit: {story.hit}.")
     if story.lost:
-        rest = f" (and {len(story.lost) - 1:,} more ranges, below)" if len(story.lost) > 1 else ""
-        yield AnswerRow("Lost", f"{loss_of(first)}, such as {story.lost[0]}{rest}.")
+        others = counted(len(story.lost) - 1, "more range")
+        rest = f" (and {others}, below)" if len(story.lost) > 1 else ""
+        text = f"{loss_of(first)}, such as {story.lost[0]}{rest}"
+        perhaps = f"Perhaps {text}: not if all their producers use acks=all."
+        yield AnswerRow("Lost", f"{text}." if first.is_proved else perhaps)
     if story.checks:
         is_safe = _FOLDER.fullmatch(folder)
         yield AnswerRow("Now", story.checks[0].replace("LOG_DIR", folder if is_safe else "LOG_DIR"))
@@ -160,7 +163,7 @@ def _rows(
 def _done(first: Incident, story: Story, findings: Findings) -> str:
     command = story.remedy.done
     if first.is_grave and first.is_over and not findings.under_replicated:
-        return f"when {command}." if command else "It is over; see what was lost."
+        return f"when {command}."
     if findings.status == CALM or (first.is_over and not findings.under_replicated):
         return "It is over: nothing is left to repair, only a cause to remove."
     ask = _HOST.sub(story.address, UNDER_REPLICATED)

@@ -83,11 +83,16 @@ class Incident:
     learn: str
     evidence: tuple[IncidentLine, ...]
     lost: tuple[LostRange, ...] = ()  # in order of partition and offset
-    is_grave: bool = False  # records may be lost, or could not be written: never calm afterwards
+    is_grave: bool = False  # records are lost, or may be: never calm afterwards
 
     @property
     def is_over(self) -> bool:
         return self.end_ms is not None
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether records are lost, and not only perhaps: no log shows the acks of producers."""
+        return self.is_grave and bool(self.lost) and self.what != "uncommitted_records_cut"
 
 
 class _Story(NamedTuple):

@@ -29,7 +29,8 @@ USUAL = ("leaders do not print the version", "nothing shows that the clock")
 @dataclass(frozen=True)
 class Findings:
     """The findings from some logs. `status`: CALM, WRONG or NOT_KNOWN at the end of the window;
-    also WRONG after a loss, or while a partition is exposed to one."""
+    also WRONG after a loss, or while a partition is exposed to one; NOT_KNOWN if one is possible.
+    """
 
     logs: BrokerLogs
     history: History
@@ -60,9 +61,9 @@ class Findings:
             or any(about(row) in each.who for row in gone)
         ]
         is_wrong = self.under_replicated or self.under_min_isr or self.leaderless or open_ones
-        if is_wrong or self.losses or self.exposures:
+        if is_wrong or self.exposures or any(each.is_proved for each in self.losses):
             return WRONG
-        return NOT_KNOWN if self.not_known or self.doubts else CALM
+        return NOT_KNOWN if self.not_known or self.doubts or self.losses else CALM
 
 
 def look(
@@ -140,7 +141,7 @@ def found_in(
 def _leaderless(keys: set[Key], record: Record, incidents: Sequence[Incident]) -> tuple[Key, ...]:
     """The partitions without a leader at the end: none is named, or no candidate is alive."""
     named = {key for key in keys if record.leader_at(key, record.end_ms) == -1}
-    still = [i for i in incidents if i.leaderless_ms and not i.is_over and i.is_grave]
+    still = [i for i in incidents if i.leaderless_ms and not i.is_over and i.what == "no_leader"]
     return tuple(sorted(named | (keys & {key for each in still for key in each.partitions})))
 
 

@@ -4,13 +4,14 @@ Theory of operation. Each partition is searched for four kinds of loss.
 
 1. *Unclean*: a controller reports it; the new leader does (its partition "was marked as
    RECOVERING"); or two successive stored ISRs share no broker, for a clean election needs a member.
-   A controller of 3.9 also prints "UNCLEAN" for the end of a reassignment: its ISRs share members.
+   Not if the new leader was in the last ISR that had members: since 4.0 "UNCLEAN" also reports the
+   election of the last known leader, and in 3.9 the end of a reassignment.
 2. *Cut*: a replica truncates its log. The records from there on are gone from the partition,
    because since 0.11 only records that the leader lacks are truncated. Below the high watermark
-   they had been committed; above it, they were acknowledged only with acks=1. A few records that
-   producers with acks=all may have in flight are left out. Up to 0.10.2 every follower
-   truncates to its high watermark and copies again, so only a fetch beyond the leader's end shows a
-   loss.
+   they had been committed, and are lost. Above it, they are lost if their producers use acks=1,
+   which no log shows. Every change of leader leaves the records of a short time: these are left
+   out. Up to 0.10.2 every follower truncates to its high watermark and copies again, so only a
+   fetch beyond the leader's end shows a loss.
 3. *Emptied*: a replica creates its log although it had one, and the partition was not deleted.
 4. *Leaderless*: a controller names no leader, or all members of the ISR are down: from the moment
    when the last of them went down, not from the first line that shows it.
@@ -40,8 +41,8 @@ from isrlab.logs.incidents.leaderless import Leaderless
 from isrlab.logs.incidents.parties import QUIET_MS
 
 AFTER_MS = 10_000  # lines this close are about one election, or one end of a time without leader
-# In flight from producers with acks=all: max.in.flight.requests.per.connection, or more
-IN_FLIGHT, IN_FLIGHT_MS = 5, 2_000
+# What a change of leader leaves truncated, whatever the acks: the records of a short time
+SHORT_MS, FEW = 2_000, 5
 
 
 @dataclass(frozen=True)
@@ -215,8 +216,12 @@ def _put_election(loss: Loss, partition: _Partition) -> None:
 
 
 def _unclean(key: Key, lines: _Lines, record: Record) -> Iterator[Statement]:
-    yield from lines.of[key].unclean
     spans = record.spans.get(key, ())
+    for row in lines.of[key].unclean:
+        leader = row.broker if row.kind == "sign" else row.replica
+        earlier = (span.isr for span in reversed(spans) if span.start_ms <= row.ts_ms)
+        if leader not in next((isr for isr in earlier if isr and isr != (leader,)), ()):
+            yield row
     at = {row.ts_ms: row for row in lines.stored.get(key, ())}
     for before, after in pairwise(spans):
         is_next = before.end_ms == after.start_ms and before.isr and after.isr
@@ -276,7 +281,7 @@ def _put_cut(cut: LogTruncation, key: Key, losses: list[Loss], partition: _Parti
     home = causes[-1] if causes else None
     lost = _dated(LostRange(key.topic, key.partition, cut.to, end - 1), cut, partition, home)
     if home is None or home.kind not in ("unclean", "emptied", kind):
-        if kind == "tail_cut" and _may_be_under_way(lost, partition):
+        if kind == "tail_cut" and _is_short(lost, partition):
             return
         home = Loss(kind, key, ts_ms, ts_ms)
         losses.append(home)
@@ -289,15 +294,15 @@ def _put_cut(cut: LogTruncation, key: Key, losses: list[Loss], partition: _Parti
     home.lost = lost
 
 
-def _may_be_under_way(lost: LostRange, partition: _Partition) -> bool:
-    """Whether lost records are so few that producers with acks=all may still wait for them: a
-    handful, or what is usually appended in a short time (if known)."""
+def _is_short(lost: LostRange, partition: _Partition) -> bool:
+    """Whether these are no more records than are usually appended in a short time (a few, if that
+    is not known)."""
     to_ms, count = lost.appended_to_ms or 0, lost.last + 1 - lost.first
     before = next((point for point in partition.ends() if point[0] < to_ms), None)
-    if count <= IN_FLIGHT or before is None:
-        return count <= IN_FLIGHT
+    if count <= FEW or before is None:
+        return count <= FEW
     at_ms, end = before
-    return count * (to_ms - at_ms) < IN_FLIGHT_MS * (lost.last + 1 - end)
+    return count * (to_ms - at_ms) < SHORT_MS * (lost.last + 1 - end)
 
 
 def _put_leaderless(

@@ -19,11 +19,12 @@ def title(findings: Findings) -> str:
     if findings.exposures:
         return "EXPOSED"
     if findings.status in (CALM, NOT_KNOWN):
-        return "CALM" if findings.status == CALM else "NOT KNOWN"
+        unknown = "LOSS POSSIBLE" if findings.losses else "NOT KNOWN"
+        return "CALM" if findings.status == CALM else unknown
     ends = findings.under_replicated or findings.under_min_isr or findings.leaderless
     if ends or any(not each.is_over for each in findings.incidents):
         return "WRONG NOW"
-    return "RECORDS LOST" if any(each.lost for each in findings.incidents) else "LOSS"
+    return "RECORDS LOST"
 
 
 def chief(findings: Findings) -> Incident:
@@ -42,9 +43,11 @@ def state(findings: Findings, settings: PrintedSettings) -> str:
     total, dark = len(findings.partitions), findings.not_known
     if not total:
         return "No line tells of a partition, so nothing is known of any replica."
-    lost = [each for each in findings.incidents if each.lost]
-    times = f", in {counted(len(lost), 'incident')}" if len(lost) > 1 else ""
-    sentences = [f"Lost: {loss_of(*lost)}{times}."] if lost else []
+    sentences = []
+    for word, is_proved in (("Lost", True), ("Perhaps lost", False)):
+        lost = [each for each in findings.losses if each.lost and each.is_proved == is_proved]
+        times = f", in {counted(len(lost), 'incident')}" if len(lost) > 1 else ""
+        sentences += [f"{word}: {loss_of(*lost)}{times}."] if lost else []
     if findings.leaderless:
         count, has = len(findings.leaderless), "has" if len(findings.leaderless) == 1 else "have"
         which = grouped(findings.leaderless, 2)

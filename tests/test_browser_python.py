@@ -128,7 +128,7 @@ def test_dropped_recordings_are_answered_as_the_command_does():
     assert len(folders) > 40
     for folder, dropped_answer in zip(folders, answers(*folders), strict=True):
         findings = look.look(folder)
-        answer, _ = answer_about(findings, folder)
+        answer = answer_about(findings)
         lines = [*terminal.first_lines(answer, 100)]
         lines += terminal.below(answer, findings.faults, 100, full=False)
         assert dropped_answer["text"] == re.sub(r"\x1b\[\d+m", "", "\n".join(lines))

@@ -297,7 +297,7 @@ def test_a_broker_that_falls_silent_is_dead_only_if_others_say_so(tmp_path):
         due = [moment for moment in moments if moment <= now_ms]
         for what in [moments.pop(moment) for moment in due]:
             found = look(tmp_path)
-            incident, said = found.incidents[-1], command.shown_answer(found, tmp_path).answer
+            incident, said = found.incidents[-1], command.shown_answer(found).answer
             assert (incident.what, incident.is_over, found.status) == (what, False, WRONG)
             (text,) = [row.text for row in said.rows if row.label == "What"]
             assert incident.says in text and "silent since 2026-11-20 " in text

@@ -82,6 +82,29 @@ def test_a_loss_that_depends_on_the_acks_is_called_possible_everywhere(name):
     assert "RECORDS LOST" not in text and "Unsure" not in text
 
 
+@pytest.mark.parametrize(
+    ("name", "title"), [("e-282-follower-paused", "WRONG NOW"), ("a-412-follower-paused", "CALM")]
+)
+def test_a_min_isr_above_the_replicas_refuses_writes_before_3_7_and_is_capped_from_then_on(
+    name, title, tmp_path
+):
+    """The topics' own setting is in the log; all three replicas of each partition are in sync."""
+    copytree(RECORDED / name / "logs", tmp_path, dirs_exist_ok=True)
+    for path in tmp_path.rglob("server.log*"):
+        packed = path.read_bytes()
+        data = gzip.decompress(packed) if path.suffix == ".gz" else packed
+        stamp = re.match(rb"\[[^\]]+\]", data)[0]  # type: ignore[index]
+        more = [b"%s INFO Processing override for entityPath: topics/%s with config: "
+                b"Map(min.insync.replicas -> 4) (kafka.server.DynamicConfigManager)\n"
+                % (stamp, topic) for topic in (b"orders", b"payments")]  # fmt: skip
+        data = b"".join([*more, data])
+        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    result = run(tmp_path)
+    assert result.output.startswith(f"{title}  ") and result.exit_code == (title != "CALM")
+    refused = "acks=all writes are refused in 16 partitions with fewer replicas than min.insync"
+    assert (refused in " ".join(result.output.split())) == (title != "CALM")
+
+
 def test_every_rule_has_a_remedy_a_reason_and_words_for_its_facts():
     assert {rule.name for rule in RULES} == set(REMEDIES.of)
     assert set(FACTS) == set(REMEDIES.facts)

@@ -64,8 +64,8 @@ def test_many_incidents_share_the_row_of_their_kind_and_the_sentence_of_the_find
     kinds = {each.what.replace("_", " ") for each in found.incidents}
     assert len(rows) == len(set(rows)) and kinds < set(rows)
     says = max(found.incidents, key=lambda each: each.under_replicated_ms).says.rstrip(".")
-    assert your_cluster.finding(many, str(FOLDER)).count(says) == 1
-    assert f"{says} (" in your_cluster.finding(many, str(FOLDER))
+    assert your_cluster.finding(many).count(says) == 1
+    assert f"{says} (" in your_cluster.finding(many)
 
 
 def test_a_broker_is_away_only_as_long_as_it_was(found) -> None:
@@ -117,7 +117,7 @@ def test_a_broker_that_did_nothing_is_not_blamed(found) -> None:
 
 
 def test_an_incident_is_told_with_its_lines(found) -> None:
-    view = your_cluster.incident_player(found, str(FOLDER), 1).draw()
+    view = your_cluster.incident_player(found, 1).draw()
     assert "Shrinking ISR" in view.caption
     assert "Check:" in view.caption
     assert found.incidents[0].says.split(":")[0] in view.alt
@@ -128,19 +128,19 @@ def test_logs_of_one_incident_have_a_player() -> None:
     killed = FOLDER.parent / "incidents" / "b-412-follower-killed" / "logs"
     alone = look(killed)
     assert len(alone.incidents) == 1
-    page = your_cluster.incident_player(alone, str(killed)).player()
+    page = your_cluster.incident_player(alone).player()
     assert page.count('class="player"') == 1 and "Shrinking ISR" in page
 
 
 def test_the_finding_says_how_it_stands_and_who_it_was(found) -> None:
-    text = your_cluster.finding(found, str(FOLDER))
+    text = your_cluster.finding(found)
     assert text.startswith("Calm. All 9 partitions have every replica in sync when the logs end")
     worst = max(found.incidents, key=lambda each: each.under_replicated_ms)
     assert worst.says.rstrip(".") in text
 
 
 def test_the_answer_is_that_of_the_command(found) -> None:
-    text = your_cluster.answer(found, str(FOLDER), 2)
+    text = your_cluster.answer(found)
     assert text.startswith("CALM  All 9 partitions") and "\nDone " in text
     assert "\x1b" not in text and max(map(len, text.splitlines())) <= 100
     printed = CliRunner().invoke(main, ["logs", str(FOLDER)], env={"COLUMNS": "100"}).output
@@ -171,8 +171,8 @@ def test_a_folder_without_events_can_be_drawn(tmp_path) -> None:
     empty = look(tmp_path)
     assert "0 incidents" in text_of(your_cluster.plot_cluster(empty))
     assert "None" in your_cluster.incidents_table(empty).data
-    assert not your_cluster.finding(empty, str(tmp_path)).startswith("Calm")
-    assert your_cluster.incident_player(empty, str(tmp_path)).children
+    assert not your_cluster.finding(empty).startswith("Calm")
+    assert your_cluster.incident_player(empty).children
     assert your_cluster.partition_player(empty).children
 
 

@@ -38,7 +38,8 @@ class Statement(msgspec.Struct, eq=False, gc=False):
     """One row. None: the row does not show the value. Rows are compared by identity.
 
     The first fields are the columns of the table; `ts_ms` may be moved to a common clock, while
-    `printed_ms` stays. `said_by` is empty if `broker` reports about itself.
+    `printed_ms` stays. `said_by` is empty if `broker` reports about itself. `text` is the line, and
+    `above` the message of the line that it continues.
     """
 
     run: str
@@ -60,6 +61,8 @@ class Statement(msgspec.Struct, eq=False, gc=False):
     line: int = 0
     leader: int | None = None
     printed_ms: int = 0
+    text: str = ""
+    above: str = ""
 
     @property
     def key(self) -> Key:

@@ -147,7 +147,7 @@ class DroppedFiles:
         history = history_of(logs.rows, logs.file_rows)
         progress(ORDERED, "finding what happened")
         findings = look.found_in(logs, history)
-        answer, _ = answer_about(findings, self._root)
+        answer = answer_about(findings)
         below = terminal.below(answer, findings.faults, WIDTH, full=False)
         text = _ESCAPE.sub("", "\n".join([*terminal.first_lines(answer, WIDTH), *below]))
         data = {"logs": tell.as_dict(findings, answer)}

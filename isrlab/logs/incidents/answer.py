@@ -22,9 +22,8 @@ from isrlab.logs.incidents.find import IncidentLine as Place
 from isrlab.logs.incidents.look import CALM, NOT_KNOWN, Findings
 from isrlab.logs.incidents.quote import Quote, Raw, message, quotes_of
 from isrlab.logs.incidents.remedies import REMEDIES, Remedy
-from isrlab.logs.incidents.settings import PrintedSettings, settings_of
+from isrlab.logs.incidents.settings import PrintedSettings
 from isrlab.logs.incidents.state import chief, grouped, loss_of, state, title
-from isrlab.logs.reader.files import PathName
 
 MOST_TOPICS, MOST_LOST = 4, 12  # named in a line
 FAR_MS = 1_000  # a clock that is off by more is named
@@ -124,14 +123,10 @@ def answer_of(
     )
 
 
-def answer_about(
-    findings: Findings, log_dir: PathName, min_isr: int | None = None
-) -> tuple[LogAnswer, PrintedSettings]:
-    """The answer that findings about a folder of logs give, with its lines quoted."""
-    files = [row["file"] for row in findings.logs.file_rows]
-    settings = settings_of(findings.record, log_dir, files, min_isr)
-    quotes = quotes_of(findings.incidents, log_dir)
-    return answer_of(findings, settings, quotes), settings
+def answer_about(findings: Findings) -> LogAnswer:
+    """The answer that findings give, with their lines quoted."""
+    quotes = quotes_of(findings.incidents, findings.logs.rows)
+    return answer_of(findings, findings.settings, quotes)
 
 
 # The rows

@@ -19,7 +19,6 @@ from isrlab.logs.incidents import tell as tell_
 from isrlab.logs.incidents.anonymous import Names
 from isrlab.logs.incidents.answer import LogAnswer, answer_about
 from isrlab.logs.incidents.look import Findings
-from isrlab.logs.incidents.settings import PrintedSettings
 from isrlab.logs.reader.files import PathName
 from isrlab.world.decided import decided
 
@@ -46,20 +45,19 @@ class ShownAnswer(NamedTuple):
         return self.names.of(value) if self.names else value
 
 
-def shown_answer(
-    findings: Findings, log_dir: PathName, min_isr: int | None = None, anonymous: bool = False
-) -> ShownAnswer:
-    """The answer that findings about a folder of logs give, as it is shown."""
-    answer, cluster = answer_about(findings, log_dir, min_isr)
-    return ShownAnswer(answer, _names(findings, answer, cluster) if anonymous else None)
+def shown_answer(findings: Findings, anonymous: bool = False) -> ShownAnswer:
+    """The answer that findings give, as it is shown."""
+    answer = answer_about(findings)
+    return ShownAnswer(answer, _names(findings, answer) if anonymous else None)
 
 
-def _names(findings: Findings, answer: LogAnswer, cluster: PrintedSettings) -> Names:
+def _names(findings: Findings, answer: LogAnswer) -> Names:
     """Stand-ins for all names, assigned before anything is shown."""
     files = findings.logs.file_rows
     topics = {row.topic for row in findings.logs.rows if row.topic is not None}
     paths = {row[name] for row in files for name in ("file", "run")}
-    hosts = [address.rpartition(":")[0] for _, address in sorted(cluster.addresses.items())]
+    addresses = sorted(findings.settings.addresses.items())
+    hosts = [address.rpartition(":")[0] for _, address in addresses]
     names = Names(topics, dict.fromkeys(hosts), paths - {""})
     names.of(answer)
     return names
@@ -72,7 +70,7 @@ def tell(log_dir: PathName, wanted: OutputOptions, *, min_isr: int | None, **how
         findings = look.look(log_dir, min_isr=min_isr, **how)
     finally:
         gc.enable()
-    answered = shown_answer(findings, log_dir, min_isr, wanted.anonymous)
+    answered = shown_answer(findings, wanted.anonymous)
     if wanted.page:
         shown, faults = answered.of((answered.answer, findings.faults))
         text = page.page_of(shown, faults, page.timeline(findings))
@@ -112,7 +110,7 @@ def follow(
             _print(watched.notes(is_new=findings is not None))
             if findings:
                 known = last.faults if last else ()
-                answered = shown_answer(findings, log_dir, min_isr, anonymous)
+                answered = shown_answer(findings, anonymous)
                 faults = answered.of([each for each in findings.faults if each not in known])
                 first = () if last else terminal.first_lines(answered.of(answered.answer), _width())
                 _print(first)

@@ -14,6 +14,7 @@ from isrlab.logs.history.record import Record, about
 from isrlab.logs.history.rules import Fault
 from isrlab.logs.incidents.exposed import Exposure, exposures
 from isrlab.logs.incidents.find import Incident, find
+from isrlab.logs.incidents.settings import PrintedSettings, settings_of
 from isrlab.logs.incidents.window import Window, unmatched
 from isrlab.logs.reader.doubts import doubts
 from isrlab.logs.reader.files import PathName
@@ -38,13 +39,14 @@ class Findings:
     incidents: list[Incident]
     partitions: tuple[Key, ...]
     under_replicated: tuple[Key, ...]  # at the end
-    under_min_isr: tuple[Key, ...]
+    under_min_isr: tuple[Key, ...]  # or with fewer replicas than min ISR, if that refuses writes
     leaderless: tuple[Key, ...]
     not_known: tuple[Key, ...]  # no line shows their ISR at the end
     faults: tuple[Fault, ...]  # lines that break a rule of Kafka, in order of time
     doubts: tuple[str, ...]  # why these logs may be incomplete
     caveats: tuple[str, ...]  # facts that such logs never show
     exposures: tuple[Exposure, ...]  # partitions in which a failure would lose records
+    settings: PrintedSettings
 
     @property
     def losses(self) -> list[Incident]:
@@ -107,16 +109,16 @@ def found_in(
     }
     incidents = find(record, min_isr)
     known = {key: isr for key, isr in ends.items() if key not in dark}
-    broker = window.broker
 
     def concerns(key: Key, missing: frozenset[int] = frozenset()) -> bool:
-        return broker is None or broker in missing or broker == record.leader_at(key, record.end_ms)
+        return window.broker in missing | {None, record.leader_at(key, record.end_ms)}
 
     rows = [row for scene in history.scenes for row in scene.rows]
     faults = [each for each in history.faults if window.has_fault(each)]
     faults += _unprintable(logs)
     short = {key: record.replicas[key] - set(isr) for key, isr in known.items()}
-    below = [key for key, isr in known.items() if min_isr is not None and len(isr) < min_isr]
+    settings = settings_of(record, logs.file_rows, min_isr)
+    below = [key for key, isr in known.items() if len(isr) < (settings.least(key) or 0)]
     return Findings(
         logs,
         history,
@@ -135,6 +137,7 @@ def found_in(
         ),
         tuple(caveats),
         tuple(each for each in exposures(rows, window.until_ms) if window.has_key(each.key)),
+        settings,
     )
 
 

@@ -1,4 +1,4 @@
-"""The lines of evidence, read again, and shortened to the relevant parts.
+"""The lines of evidence, shortened to the relevant parts.
 
 A line is not trusted: control characters are escaped, never sent to a terminal.
 """
@@ -9,12 +9,11 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from isrlab.events.statements import Statement
 from isrlab.events.wording import printable
 from isrlab.logs.incidents.find import Incident
 from isrlab.logs.incidents.find import IncidentLine as Place
-from isrlab.logs.reader.files import PathName
 from isrlab.logs.reader.layout import LEVELS, is_continued
-from isrlab.logs.reader.read import quoted
 from isrlab.logs.reader.stamps import STAMP
 
 _HEAD = re.compile(rf"\W*(?:{STAMP})\W*(?:(?:{'|'.join(LEVELS)}|WARNING)\b\W?\s*)?")
@@ -29,7 +28,6 @@ _KEY = re.compile(  # the relevant parts, wherever in a line they are
 _DIR = re.compile(
     r"(?:in dir|log directory|in directory|dir=|for dir) ?(/[^\s,\])]{1,200}?)[.,]?[\s,\])]"
 )
-ABOVE = 3  # how many lines above one may be its head
 MOST = 2_000  # characters of a line that are shown in full
 
 
@@ -38,7 +36,7 @@ class Raw(str):
 
 
 class Quote(NamedTuple):
-    """A line of the logs, and the head that it belongs to if it is one of several lines."""
+    """A line of the logs, and the message that it continues, if any."""
 
     text: Raw
     head: str
@@ -50,20 +48,11 @@ class Quote(NamedTuple):
         return match[1] if match else ""
 
 
-def quotes_of(incidents: Iterable[Incident], log_dir: PathName) -> dict[Place, Quote]:
-    """The lines of the evidence, read again, except from files that cannot be read."""
-    places = {place for incident in incidents for place in incident.evidence}
-    wanted: dict[str, set[int]] = {place.file: set() for place in places}
-    for place in places:  # the head of an exception is just above it
-        wanted[place.file] |= {place.line - n for n in range(ABOVE + 1)}
-    texts = quoted(log_dir, wanted)
-    quotes = {}
-    for place in places:
-        if text := texts.get((place.file, place.line)):
-            above = [texts.get((place.file, place.line - n), "") for n in range(1, ABOVE + 1)]
-            head = next((each for each in above if each and not is_continued(each)), "")
-            quotes[place] = Quote(Raw(text), head)
-    return quotes
+def quotes_of(incidents: Iterable[Incident], rows: Iterable[Statement]) -> dict[Place, Quote]:
+    """The lines of the evidence, as the rows have them."""
+    places = {(p.file, p.line): p for incident in incidents for p in incident.evidence}
+    held = ((places.get((row.file, row.line)), row) for row in rows if row.text)
+    return {place: Quote(Raw(row.text.strip()), row.above) for place, row in held if place}
 
 
 def message(text: str) -> Raw:

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from isrlab.events.names import COLUMNS
 from isrlab.events.statements import BrokerIds, Statement, leader_of
-from isrlab.logs.reader.files import CONTROL, HOLE_BYTES, ReadBlock, Source, blocks
+from isrlab.logs.reader.files import CONTROL, HOLE_BYTES, READ_BYTES, ReadBlock, Source, blocks
 from isrlab.logs.reader.formats import ANCHOR
 from isrlab.logs.reader.hits import searched
 from isrlab.logs.reader.layout import Head, is_continued
@@ -35,6 +35,7 @@ from isrlab.logs.reader.lines import (
     expanded,
 )  # fmt: skip
 from isrlab.logs.reader.packed import DamagedFileError
+from isrlab.logs.reader.printed import printed_in
 from isrlab.logs.reader.truncations import CutPlace, ReadRow, effective, void_in
 from isrlab.logs.reader.zones import Evidence, Zones, evidence
 
@@ -69,6 +70,7 @@ class LogFile:
         self._before: list[str] = []  # the last lines of the previous block
         self._layouts = 0
         self._loggers: set[tuple[str, str | None]] = set()  # with the levels of their lines
+        self._printed: list[tuple[str, str]] = []  # settings, near the beginning
         self._begun = self._known
 
     def read(self, step: Callable[[int], None] = lambda size: None) -> None:
@@ -79,6 +81,8 @@ class LogFile:
                 blocks(self.source.path, self.end, self.lines + 1, self.source.end)
             ):
                 self._fit(block, numbers)
+                if self.end < READ_BYTES:
+                    self._printed += printed_in(block.data)
                 if not self._first:
                     self._first = self._timed(block, range(min(block.size, MOST_LINES_BACK)))
                 self._read_block(block, numbers)
@@ -188,7 +192,7 @@ class LogFile:
                 if isinstance(item, Unread):
                     self._keep_unread(number, item.reason, item.text or line)
                     continue
-                self._rows += [self._told(number, event) for event in expanded(item)]
+                self._rows += [self._told(number, event, line) for event in expanded(item)]
 
     def _is_forged(self, block: ReadBlock, n: int) -> bool:
         """Whether a line belongs to a message with line breaks, whose first line has a head and no
@@ -242,7 +246,7 @@ class LogFile:
             return None
         return line
 
-    def _told(self, number: int, event: Event) -> ReadRow:
+    def _told(self, number: int, event: Event, line: str) -> ReadRow:
         """An event as a row, with the facts about its line."""
         head, ts_ms, broker = self.reader.head, event["ts_ms"], event.get("broker")
         assert head is not None
@@ -261,6 +265,7 @@ class LogFile:
         row.isr, row.isr_before = _ids(row.isr), _ids(row.isr_before)
         row.said_by = detail.get("said_by", "")
         row.file, row.line, row.printed_ms = self.source.name, number, ts_ms
+        row.text, row.above = line, "" if head.message in line else head.message
         return ReadRow(row, words, head.source, head.is_local)
 
     def _zone_of(self, line: int, head: Head, detail: dict[str, str]) -> Evidence | None:
@@ -299,7 +304,7 @@ class LogFile:
             "zone": zones.name(name, has_local), "first_ms": first, "last_ms": last,
             "heads": self.reader.heads, "headless": self.reader.headless,
             "parts": " ".join(sorted({_part(*each) for each in self._loggers} - {""})),
-            "brokers": ",".join(map(str, sorted(brokers))),
+            "brokers": ",".join(map(str, sorted(brokers))), "printed": self._printed,
         }  # fmt: skip
 
     def told(self, run: str, zones: Zones, of_folder: set[int]) -> Iterator[ReadRow]:

@@ -27,21 +27,20 @@ the logs: the container's stamps, or the time at which the process started.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from isrlab.events.statements import Statement, statement, table_of
-from isrlab.logs.reader.files import LogDirError, PathName, Source, blocks, expanded, find, stored
+from isrlab.logs.reader.files import PathName, Source, expanded, find, stored
 from isrlab.logs.reader.layout import Layout
 from isrlab.logs.reader.lines import OF_ITSELF
 from isrlab.logs.reader.many_files import read_files
 from isrlab.logs.reader.metadata import files as metadata_files
 from isrlab.logs.reader.one_file import LogFile
-from isrlab.logs.reader.packed import DamagedFileError, UnpackedFiles
+from isrlab.logs.reader.packed import UnpackedFiles
 from isrlab.logs.reader.strays import without_strays
 from isrlab.logs.reader.truncations import ReadRow
 from isrlab.logs.reader.zones import Zones
@@ -118,23 +117,6 @@ def read_local(
     with stored(log_dir) as path, UnpackedFiles() as unpacked:
         sources = [*expanded(find(path), unpacked)]
         return read_sources(sources, run or Path(path).resolve().name, time_zone, step=step)
-
-
-def quoted(log_dir: PathName, wanted: Mapping[str, Collection[int]]) -> dict[tuple[str, int], str]:
-    """The wanted lines by file and number, read again as far as possible, without outer blanks."""
-    texts: dict[tuple[str, int], str] = {}
-    with suppress(OSError, DamagedFileError, LogDirError), UnpackedFiles() as unpacked:
-        for source in expanded(find(log_dir), unpacked):
-            numbers = wanted.get(source.name, ())
-            with suppress(OSError, DamagedFileError):
-                for block in blocks(source.path) if numbers else ():
-                    after = block.first + block.size
-                    for number in (each for each in numbers if block.first <= each < after):
-                        text = block.line(number - block.first).decode("utf-8", "replace")
-                        texts[source.name, number] = text.strip()
-                    if max(numbers) < after:
-                        break
-    return texts
 
 
 def read_sources(

@@ -25,7 +25,7 @@ from isrlab.events.exact import IsrSpan, Key
 from isrlab.logs.history.rules import RULES
 from isrlab.logs.incidents import command, terminal, timeline
 from isrlab.logs.incidents.find import Incident
-from isrlab.logs.incidents.look import Findings
+from isrlab.logs.incidents.look import NOT_KNOWN, Findings
 from isrlab.logs.incidents.window import Window
 from isrlab.logs.reader import read_local
 from isrlab.logs.recordings import Outage
@@ -45,9 +45,9 @@ COLUMNS = 100  # of text
 MOST_ROWS, AROUND_MS = 16, 10_000  # rows of a figure; the time shown before and after an incident
 
 
-def finding(findings: Findings, log_dir: str) -> str:
+def finding(findings: Findings) -> str:
     """The verdict, the state at the end, and the worst incidents, in sentences."""
-    answer = command.shown_answer(findings, log_dir).answer
+    answer = command.shown_answer(findings).answer
     worst = sorted(findings.incidents, key=lambda each: (each.is_over, -each.under_replicated_ms))
     times = Counter(each.says for each in worst)
     says = [f"{text.rstrip('.')} ({count} times)." if count > 1 else text
@@ -55,14 +55,14 @@ def finding(findings: Findings, log_dir: str) -> str:
     still = sum(not each.is_over for each in findings.incidents)
     count = counted(len(findings.incidents), "incident")
     count = f"{count}, {still} not over." if still else f"{count}, {'all ' * (len(worst) > 1)}over."
-    first = [*(findings.doubts[:1] if answer.title == "NOT KNOWN" else ()), answer.state]
+    first = [*(findings.doubts[:1] if answer.status == NOT_KNOWN else ()), answer.state]
     title = answer.title.capitalize()
     return printable(" ".join([f"{title}.", *first, *[count] * bool(worst), *says]), 1_500)
 
 
-def answer(findings: Findings, log_dir: str, min_isr: int | None = None) -> str:
+def answer(findings: Findings) -> str:
     """The first lines that `python -m isrlab logs` prints."""
-    shown = command.shown_answer(findings, log_dir, min_isr).answer
+    shown = command.shown_answer(findings).answer
     return click.unstyle("\n".join(terminal.first_lines(shown, COLUMNS)))
 
 
@@ -236,12 +236,12 @@ def plot_incident(findings: Findings, incident: Incident) -> Axes:
     return utc_axis(ax, from_ms)
 
 
-def incident_player(findings: Findings, log_dir: str, first: int = 1) -> widgets.VBox:
+def incident_player(findings: Findings, first: int = 1) -> widgets.VBox:
     """One incident up close: its partitions, the lines that decide, what to check."""
     numbered = findings.incidents[:12]
     if not numbered:
         return widgets.VBox([widgets.HTML("No incident.")])
-    stories = command.shown_answer(findings, log_dir).answer.stories
+    stories = command.shown_answer(findings).answer.stories
     names = [(f"{n}  {each.what.replace('_', ' ')}", n) for n, each in enumerate(numbered, 1)]
 
     def draw(number: int) -> PlayerImage:

@@ -36,6 +36,15 @@ final class Draw extends Random {
     int[] start() { return with(broker(b -> !w.nodes[b].up), b -> number(2)); }
     int[] registered() { return broker(b -> w.isUnfenced(b) && (!w.nodes[b].up || chance(0.5))); }
     int[] unregister() { return broker(b -> w.kafka.brokers().containsKey(b) && (!w.nodes[b].up || chance(0.1))); }
+    int[] takeOut() { return with(broker(b -> !w.nodes[b].up), b -> place(w.nodes[b[0]].dirDown)); }
+    int[] putIn() { return with(broker(b -> !w.nodes[b].up), b -> place(w.nodes[b[0]].gone)); }
+
+    /** The number of a directory that is in this state. */
+    private int[] place(boolean[] state) {
+        int[] fits = IntStream.range(0, state.length).filter(d -> state[d]).toArray();
+        return fits.length == 0 ? null : new int[] {from(fits)};
+    }
+
     int[] dir() { return with(up(), b -> w.hasDirectories() ? number(w.nodes[b[0]].dirDown.length) : null); }
 
     /** As many brokers, in any order. */

@@ -69,6 +69,46 @@ final class Kafka {
     ClusterControlManager cluster;
     ReplicationControlManager replication;
     MetadataImage image = MetadataImage.EMPTY;
+    final Reader broker = new Reader(1, 0); // a broker that never restarts
+    private final List<Reader> readers = List.of(new Reader(2, 0), new Reader(2, 1), new Reader(5, 0));
+    final Set<String> unlike = new TreeSet<>(); // the parts of an image that depend on how batches are grouped
+
+    /** Reads the metadata log as a broker that starts or lags: as many batches in one delta. */
+    final class Reader {
+        private final int batches;
+        private int read;
+        private MetadataDelta delta;
+        MetadataImage image = MetadataImage.EMPTY;
+
+        Reader(int batches, int first) {
+            this.batches = batches;
+            read = first;
+        }
+
+        void read(List<ApiMessageAndVersion> records) {
+            if (delta == null) delta = Late.made(MetadataDelta.class, image, CHECKER);
+            for (ApiMessageAndVersion record : records) Late.replay(delta, record.message(), offset);
+            if (++read % batches != 0) return;
+            image = Late.call(delta, "apply", provenance());
+            delta = null;
+        }
+
+        /** Begins anew with the image that a snapshot gave. */
+        void load(MetadataImage snapshot) {
+            image = snapshot;
+            delta = null;
+        }
+    }
+
+    private static final List<String> PARTS = List.of("features", "cluster", "topics", "configs", "clientQuotas",
+        "producerIds", "acls", "scram");
+
+    private void compare(Reader reader) {
+        if (reader.delta != null || reader.image.equals(image)) return;
+        for (String part : PARTS) {
+            if (!Late.call(reader.image, part).equals(Late.call(image, part))) unlike.add(part);
+        }
+    }
 
     Kafka(int elr, int metadata, int minIsr) {
         build();
@@ -86,6 +126,7 @@ final class Kafka {
     }
 
     static boolean hasWriter() { return Late.type("RecordListWriter") != null; }
+    static boolean knowsBrokerEpochs() { return Late.type("AlterPartitionRequestData$BrokerState") != null; }
     static boolean knowsElr() { return SUPPORTED.containsKey(ELR); }
 
     private static ApiMessageAndVersion feature(String name, int level) {
@@ -127,11 +168,20 @@ final class Kafka {
             Late.replay(delta, decoded.message(), offset);
         }
         applied(delta);
+        List<ApiMessageAndVersion> batch = log.subList(log.size() - records.size(), log.size());
+        broker.read(batch);
+        for (Reader reader : readers) {
+            reader.read(batch);
+            compare(reader);
+        }
+    }
+
+    private Object provenance() {
+        return PROVENANCE == null ? null : Late.made(PROVENANCE, offset, 1, clock.ms, true);
     }
 
     private void applied(MetadataDelta delta) {
-        Object made = PROVENANCE == null ? null : Late.made(PROVENANCE, offset, 1, clock.ms, true);
-        image = Late.call(delta, "apply", made);
+        image = Late.call(delta, "apply", provenance());
         images.add(image);
         ends.add(offset);
     }
@@ -178,7 +228,7 @@ final class Kafka {
         Late.call(cluster, "trackBrokerHeartbeat|", broker, epoch);
         BrokerHeartbeatRequestData data = new BrokerHeartbeatRequestData().setBrokerId(broker)
             .setBrokerEpoch(epoch).setCurrentMetadataOffset(read).setWantShutDown(wantsStop);
-        if (!offline.isEmpty()) Late.call(data, "setOfflineLogDirs", offline);
+        if (!offline.isEmpty()) Late.call(data, "setOfflineLogDirs|", offline);
         Late.call(data, "setCordonedLogDirs|", cordoned);
         OptionalLong at = Late.call(cluster, "registerBrokerRecordOffset|", broker);
         if (at != null && at.isEmpty()) throw new org.apache.kafka.common.errors.StaleBrokerEpochException("no such");
@@ -225,11 +275,12 @@ final class Kafka {
             .setCount(count).setAssignments(List.of(new CreatePartitionsAssignment().setBrokerIds(replicas))))));
     }
 
-    /** An empty list of replicas cancels a reassignment. */
-    void reassign(World.Slot slot, List<Integer> replicas) {
-        done(replication.alterPartitionReassignments(new AlterPartitionReassignmentsRequestData().setTopics(List.of(
+    /** An empty list of replicas cancels a reassignment. Returns whether it was accepted. */
+    boolean reassign(World.Slot slot, List<Integer> replicas) {
+        AlterPartitionReassignmentsResponseData reply = done(replication.alterPartitionReassignments(new AlterPartitionReassignmentsRequestData().setTopics(List.of(
             new ReassignableTopic().setName("t" + slot.t).setPartitions(List.of(new ReassignablePartition()
                 .setPartitionIndex(slot.p).setReplicas(replicas.isEmpty() ? null : replicas)))))));
+        return reply.errorCode() == 0 && reply.responses().get(0).partitions().get(0).errorCode() == 0;
     }
 
     /** Requests this ISR as the leader, with these broker epochs. */
@@ -305,6 +356,7 @@ final class Kafka {
             Late.replay(delta, record.message(), at);
         }
         applied(delta);
+        for (Reader reader : readers) reader.load(image);
         cluster.activate();
     }
 

@@ -48,11 +48,14 @@ final class Node {
     final int id;
     boolean up;
     boolean stopping;
-    private boolean wasClean;
     long epoch = -1;
+    long epochBefore = -1; // of its previous incarnation
     private int incarnation;
     boolean[] dirDown;
     final boolean[] cordoned;
+    final boolean[] gone; // taken out of log.dirs
+    private final long[] proofs; // the broker epoch in the clean-shutdown file of each directory; -1 without a file
+    private final int[] disks; // how many disks each directory has had
     // level two
     final Part[] parts;
     final Queue<Runnable> later = new ArrayDeque<>();
@@ -70,6 +73,10 @@ final class Node {
         this.id = id;
         dirDown = new boolean[dirs];
         cordoned = new boolean[dirs];
+        gone = new boolean[dirs];
+        proofs = new long[dirs];
+        disks = new int[dirs];
+        Arrays.fill(proofs, -1);
         parts = new Part[w.slots.length];
     }
 
@@ -83,9 +90,11 @@ final class Node {
         boolean[] down = withFailed ? dirDown.clone() : new boolean[dirDown.length];
         List<Uuid> online = directories(down, false);
         if (online.isEmpty()) return;
-        epoch = w.kafka.register(id, new Uuid(id, ++incarnation), wasClean ? epoch : -1, online);
+        epochBefore = epoch;
+        epoch = w.kafka.register(id, new Uuid(id, ++incarnation), proof(down), online);
         up = true;
-        wasClean = stopping = false;
+        stopping = false;
+        Arrays.fill(proofs, -1);
         dirDown = down;
         if (w.isWhole) {
             cache = Real.cache(id);
@@ -101,11 +110,20 @@ final class Node {
         }
     }
 
-    List<Uuid> directories(boolean[] state, boolean wanted) {
-        return IntStream.range(0, state.length).filter(d -> state[d] == wanted).mapToObj(this::directory).toList();
+    /** The epoch before a clean shutdown, as LogManager.readBrokerEpochFromCleanShutdownFiles finds it: the files of
+     * all directories in log.dirs agree, and none of these directories has failed. */
+    private long proof(boolean[] down) {
+        long[] there = IntStream.range(0, down.length).filter(d -> !gone[d]).mapToLong(d -> down[d] ? -1 : proofs[d])
+            .distinct().toArray();
+        return there.length == 1 ? there[0] : -1;
     }
 
-    private Uuid directory(int number) { return new Uuid(1_000 + id, 1_000 + number); }
+    List<Uuid> directories(boolean[] state, boolean wanted) {
+        return IntStream.range(0, state.length).filter(d -> !gone[d] && state[d] == wanted).mapToObj(this::directory)
+            .toList();
+    }
+
+    private Uuid directory(int number) { return new Uuid(1_000 + id, 1_000 + number + 10 * disks[number]); }
 
     void beat() {
         if (!up) return;
@@ -121,7 +139,7 @@ final class Node {
 
     void end(boolean isClean) {
         up = stopping = false;
-        wasClean = isClean;
+        for (int d = 0; d < proofs.length; d++) proofs[d] = isClean && !gone[d] && !dirDown[d] ? epoch : -1;
         for (Part part : parts) {
             if (part == null) continue;
             if (isClean) save(part);
@@ -158,12 +176,32 @@ final class Node {
     }
 
     void failDir(int number) {
-        if (!up || number >= dirDown.length) return;
+        if (!up || number >= dirDown.length || gone[number]) return;
         assign();
         w.refresh();
         dirDown[number] = true;
         if (directories(dirDown, false).isEmpty()) end(false);
         else beat();
+    }
+
+    /** A failed disk is taken out of log.dirs while the broker is down: its replicas begin anew in the other one. */
+    void takeOut(int number) {
+        if (up || dirDown.length < 2 || gone[1 - number] || !dirDown[number]) return;
+        gone[number] = true;
+        for (World.Slot slot : w.slots) {
+            if (slot.place[id] != number) continue;
+            slot.place[id] = 1 - number;
+            slot.has[id] = 0;
+            slot.wiped[id] = true;
+        }
+    }
+
+    /** A new, empty disk takes the place of the one that was taken out. */
+    void putIn(int number) {
+        if (up || number >= gone.length || !gone[number]) return;
+        gone[number] = dirDown[number] = false;
+        proofs[number] = -1;
+        disks[number]++;
     }
 
     void cordon(int number) {
@@ -182,7 +220,7 @@ final class Node {
     }
 
     void move(World.Slot slot, int number) {
-        if (!up || number >= dirDown.length || dirDown[slot.place[id]] || dirDown[number]) return;
+        if (!up || number >= dirDown.length || dirDown[slot.place[id]] || dirDown[number] || gone[number]) return;
         slot.place[id] = number;
         assign();
     }

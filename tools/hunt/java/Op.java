@@ -13,6 +13,7 @@ enum Op {
     GROW("grow t% *", 1, Draw::grow, World::grow),
     WRITE("write t%-%", 14, Draw::partition, (w, n) -> w.there(n).write()),
     JOIN("join t%-% %", 14, Draw::join, (w, n) -> w.there(n).join(n[2])),
+    LATE_JOIN("late-join t%-% %", 3, Draw::join, (w, n) -> w.there(n).lateJoin(n[2])),
     SHRINK("shrink t%-% %", 6, Draw::shrink, (w, n) -> w.there(n).shrink(n[2])),
     EXPIRE("expire %", 10, Draw::registered, (w, n) -> w.kafka.expire(n[0])),
     KILL("kill %", 6, Draw::up, (w, n) -> w.nodes[n[0]].end(false)),
@@ -31,6 +32,8 @@ enum Op {
     TOPIC_UNCLEAN("config t% unclean=%", 2, Draw::topicUnclean, (w, n) -> w.configure(n, Kafka.UNCLEAN)),
     ELR("feature elr=%", 1, Draw::elr, World::elr),
     FAIL("fail-dir %:%", 3, Draw::dir, (w, n) -> w.nodes[n[0]].failDir(n[1])),
+    TAKE_OUT("take-out %:%", 6, Draw::takeOut, (w, n) -> w.nodes[n[0]].takeOut(n[1])),
+    PUT_IN("put-in %:%", 3, Draw::putIn, (w, n) -> w.nodes[n[0]].putIn(n[1])),
     CORDON("cordon %:%", 1, Draw::dir, (w, n) -> w.nodes[n[0]].cordon(n[1])),
     ASSIGN("assign-dirs %", 3, Draw::up, (w, n) -> w.nodes[n[0]].assign()),
     MOVE("move-dir t%-% %:%", 2, Draw::move, (w, n) -> w.nodes[n[2]].move(w.there(n), n[3])),
@@ -64,7 +67,7 @@ enum Op {
 
     /** Whether level two leaves it out, because its brokers do it by themselves or cannot do it. */
     boolean isOfControllerOnly() {
-        return EnumSet.of(WRITE, JOIN, SHRINK, FAIL, CORDON, ASSIGN, MOVE, FAIL_OVER).contains(this);
+        return EnumSet.of(WRITE, JOIN, LATE_JOIN, SHRINK, FAIL, TAKE_OUT, PUT_IN, CORDON, ASSIGN, MOVE, FAIL_OVER).contains(this);
     }
 
     /** An action with its numbers; a list comes last, with 0 between the partitions of a topic. */

@@ -36,6 +36,9 @@ enum Promise {
     IMBALANCE_INDEX("the set of imbalanced partitions matches the partitions", "KIP-631"),
     IMAGE_AGREES("the image that brokers build from the records has the controller's partitions, brokers",
         "KIP-631"),
+    SAME_IMAGE("a broker that reads several batches of the metadata log in one delta builds the image that a broker"
+        + " builds batch by batch", "KIP-631; MetadataBatchLoader groups batches"),
+    EPOCHS_AGREE("a broker that never restarted has the controller's epochs, leader and ISR", "KIP-497; KAFKA-13790"),
     RELOADED("a controller that takes over has the partitions and brokers of the one before",
         "KIP-630, KIP-631"),
     EPOCHS_RISE("partition and leader epochs never go back, and a new leader has a new leader epoch",
@@ -46,6 +49,8 @@ enum Promise {
     ACKED_READABLE("with all replicas in sync consumers can read each acknowledged record", "KIP-101; KIP-207"),
     PRODUCE_ANSWERED("with all replicas in sync each produce request has its answer", "KAFKA-13091"),
     LOGS_AGREE("with all replicas in sync and no message on its way the logs are equally long", "KIP-101, KIP-279"),
+    ISR_OF_INCARNATION("a replica whose broker has restarted since its last fetch is not added to the ISR", "KIP-903"),
+    STORED_AS_ASKED("an accepted reassignment stores the replicas that were asked for", "KIP-455"),
     REASSIGNMENT_ENDS("with all its replicas in sync a reassignment completes", "KIP-455"),
     ALL_RECOVERS("with all brokers back, each partition that can has a leader and all replicas in sync",
         "KIP-497, KIP-631");

@@ -39,6 +39,7 @@ final class Promises {
             partition(slot);
             slot.previous = slot.state;
         }
+        for (String part : w.kafka.unlike) w.broken(Promise.SAME_IMAGE, part);
         indices();
     }
 
@@ -58,8 +59,9 @@ final class Promises {
         for (int b : state.isr) {
             if (!World.holds(state.replicas, b)) w.broken(Promise.ISR_OF_REPLICAS, "");
             if (World.holds(elr, b)) w.broken(Promise.ISR_OR_ELR, "");
-            if (!w.kafka.brokers().containsKey(b)) w.broken(Promise.ELR_REGISTERED, "ISR");
-            else if (!w.kafka.cluster.isActive(b) && (state.isr.length > 1 || w.kafka.isElr())) {
+            if (!w.kafka.brokers().containsKey(b)) {
+                if (state.isr.length > 1 || w.kafka.isElr()) w.broken(Promise.ELR_REGISTERED, "ISR");
+            } else if (!w.kafka.cluster.isActive(b) && (state.isr.length > 1 || w.kafka.isElr())) {
                 w.broken(Promise.ISR_ACTIVE, "");
             }
             if (isStale(slot, b)) w.broken(Promise.ISR_HAS_ALL, "");
@@ -75,6 +77,9 @@ final class Promises {
         if (!state.equals(image)) {
             w.broken(Promise.IMAGE_AGREES, differing(state, (PartitionRegistration) image));
         }
+        PartitionRegistration known = w.kafka.broker.image.topics().getPartition(w.ids[slot.t], slot.p);
+        String unlike = differing(state, known);
+        if (unlike.matches(".*(gone|Epoch|leader\\b|isr).*")) w.broken(Promise.EPOCHS_AGREE, unlike);
     }
 
     /** Whether a replica lacks acknowledged records; after a power failure, once its broker runs again. */

@@ -64,6 +64,15 @@ final class World {
             if (!isInSync(b)) alter(IntStream.concat(Arrays.stream(state.isr), IntStream.of(b)));
         }
 
+        /** The leader asks to add a replica as it was before its broker restarted. */
+        void lateJoin(int b) {
+            boolean isLate = isLed() && works(b) && isReplica(b) && !isInSync(b) && nodes[b].epochBefore >= 0;
+            if (!isLate || !Kafka.knowsBrokerEpochs()) return;
+            kafka.alter(ids[t], this, IntStream.concat(Arrays.stream(state.isr), IntStream.of(b)).toArray(),
+                x -> x == b ? nodes[b].epochBefore : nodes[x].epoch);
+            if (holds(kafka.replication.getPartition(ids[t], p).isr, b)) broken(Promise.ISR_OF_INCARNATION, "");
+        }
+
         void shrink(int b) {
             if (isLed() && b != state.leader && isInSync(b)) alter(Arrays.stream(state.isr).filter(x -> x != b));
         }
@@ -74,6 +83,7 @@ final class World {
             has[b] = 0;
             wiped[b] = false;
             place[b] = nodes[b].epoch % 2 == 0 ? 0 : nodes[b].dirDown.length - 1;
+            if (nodes[b].gone[place[b]]) place[b] = 1 - place[b];
         }
 
         // Level two: the ghost's numbers are read from the logs
@@ -294,7 +304,11 @@ final class World {
     void reassign(int... n) {
         Slot slot = there(n);
         if (n.length > 2) slot.before = slot.state.replicas.clone();
-        kafka.reassign(slot, ids(n, 2));
+        if (!kafka.reassign(slot, ids(n, 2)) || n.length == 2) return;
+        PartitionRegistration now = kafka.replication.getPartition(ids[slot.t], slot.p);
+        Set<Integer> kept = Arrays.stream(now.replicas).filter(b -> !holds(now.removingReplicas, b))
+            .boxed().collect(Collectors.toSet());
+        if (!kept.equals(new HashSet<>(ids(n, 2)))) broken(Promise.STORED_AS_ASKED, "");
     }
 
     void configure(int[] n, String name) {

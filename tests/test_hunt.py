@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hunt import engine, javac, kinds, repairs
+from judge.jars import NoJarsError
 
 from isrlab.engine.choices import Reassignment
 
@@ -35,10 +36,48 @@ def test_a_kind_names_a_promise():
     assert {kind.broken.split()[0] for kind in KINDS.values()} <= set(promises)
 
 
-def test_a_break_belongs_to_the_kind_whose_promise_was_broken_first():
-    row = ["ANSWERED X", "ELR_INDEX ", "3", "60", "1.5", "cluster; kill 1"]
-    assert "index_of_cleared_elr" in kinds.of(kinds.Break.of(row), KINDS)
-    assert kinds.of(kinds.Break.of(["ANSWERED X", "EPOCHS_RISE back", *row[2:]]), KINDS) == ""
+ROW = ["ANSWERED X", "ELR_INDEX ", "3", "60", "1.5", "cluster; kill 1"]
+UNCLEAN = ["UNCLEAN_COMES ", "UNCLEAN_COMES ", *ROW[2:5], "cluster; create t0 min=1 unclean=1 1"]
+
+
+def classes(silencing=(), sources=("4.1.2", "4.3.1"), holds=()):
+    """Kafka's classes as `kinds.of` asks them: these repairs silence every break."""
+
+    def broken(release, schedule, repairs):
+        if repairs and release not in sources:
+            raise NoJarsError(release)
+        return [] if release in holds or {*repairs} & {*silencing} else [ROW[0], UNCLEAN[0].strip()]
+
+    return broken
+
+
+def explained(row, release, broken):
+    return kinds.of(release, kinds.Break.of(row), KINDS, broken)
+
+
+def test_a_break_belongs_to_the_kind_whose_promise_was_broken_first_if_its_repair_silences_it():
+    mended = classes(["index_of_cleared_elr"])
+    assert explained(ROW, "4.3.1", mended) == (["index_of_cleared_elr"], [])
+    assert explained(ROW, "4.3.1", classes()) == ([], ["index_of_cleared_elr"])
+    assert explained(["ANSWERED X", "EPOCHS_RISE back", *ROW[2:]], "4.3.1", mended) == ([], [])
+
+
+def test_a_release_without_sources_is_judged_by_the_nearest_that_has_them():
+    mended = ["index_of_cleared_elr"]
+    assert explained(ROW, "4.4.0", classes(mended))[0] == mended
+    assert explained(ROW, "4.4.0", classes(mended, holds=["4.3.1"]))[0] == []
+
+
+def test_a_kind_explains_nothing_in_other_releases():
+    assert explained(UNCLEAN, "3.8.1", classes()) == (["unclean_leader_ignored"], [])
+    assert explained(UNCLEAN, "4.3.1", classes()) == ([], ["unclean_leader_ignored"])
+    assert explained(ROW, "4.5.0", classes(["index_of_cleared_elr"]))[0] == []
+
+
+def test_a_kind_without_a_repair_has_a_shape():
+    assert [kind.name for kind in KINDS.values() if not kind.repair and not kind.shape] == []
+    other = [*UNCLEAN[:5], "cluster; create t0 min=1 unclean=0 1"]
+    assert explained(other, "3.8.1", classes()) == ([], [])
 
 
 STORED = {kind: (release, states) for kind, release, states in engine.stored()}

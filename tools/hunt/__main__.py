@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -12,7 +13,6 @@ from judge import jars
 from hunt import engine, javac, kinds, repairs
 
 RUNS = kinds.FILE.with_name("runs.csv")
-UNREPAIRED: set[tuple[str, str]] = set()  # releases, each with a repair that it cannot take
 UNREACHABLE = jars.NoJarsError, javac.NoCompilerError
 
 
@@ -82,12 +82,13 @@ def hunt(
             print(f"  {rate}", end="\r" if sys.stdout.isatty() else "\n", flush=True)
         elif what == "break":
             shown = kinds.Break.of(said)
-            name = explained(release, shown, known) if not repaired else kinds.of(shown, known)
-            new += not name
-            seen |= {*name.split(", ")} - {""}
-            if name and only_new:
+            names, alike = kinds.of(release, shown, known, partial(broken, repaired))
+            new += not names
+            seen |= {*names}
+            if names and only_new:
                 continue
-            print(f"{name or 'NEW'}: {shown.broken}, after {shown.seconds:.1f} s, {shown.schedules}"
+            name = ", ".join(names) or f"NEW{', looks like ' * bool(alike)}{', '.join(alike)}"
+            print(f"{name}: {shown.broken}, after {shown.seconds:.1f} s, {shown.schedules}"
                   f" schedules{'' if shown.root == shown.broken else f' (first: {shown.root})'}"
                   f"\n    {shown.schedule}", flush=True)  # fmt: skip
             (judged,) = engine.agreement(release, [shown.schedule], repaired)
@@ -96,23 +97,11 @@ def hunt(
     return row | {"kinds": f"{len(seen)}", "new": f"{new}"}
 
 
-def explained(release: str, shown: kinds.Break, known: dict[str, kinds.Kind]) -> str:
-    """The kinds that a break may belong to, except those whose repair does not silence it."""
-    names = kinds.of(shown, known).split(", ")
-    return ", ".join(
-        name for name in names if name and not is_left(release, shown, known[name].repair)
-    )
-
-
-def is_left(release: str, shown: kinds.Break, repair: str) -> bool:
-    """Whether the repair is known not to silence the break; some releases have no sources."""
-    if not repair or (release, repair) in UNREPAIRED:
-        return False
-    try:
-        return shown.broken in javac.broken(release, shown.schedule, (repair,))
-    except (*UNREACHABLE, ValueError):  # an edit's pattern does not fit
-        UNREPAIRED.add((release, repair))
-        return False
+def broken(
+    repaired: tuple[str, ...], release: str, schedule: str, more: tuple[str, ...]
+) -> list[str]:
+    """The promises that a schedule breaks with the repairs of this run and more."""
+    return javac.broken(release, schedule, (*repaired, *more))
 
 
 def play(releases: tuple[str, ...], what: str, repaired: tuple[str, ...]) -> int:

@@ -52,7 +52,7 @@ def compiled(release: str, repaired: tuple[str, ...] = ()) -> str:
     """The class path of the hunt for a release: repaired classes, the hunt, Kafka's jars."""
     theirs = classpath(release)
     folders = [built(release, "hunt", [(x.name, x.read_text()) for x in SOURCES], theirs)]
-    if any(repairs.REPAIRS[name] for name in repaired):
+    if any(repairs.EDITS[name] for name in repaired):
         folders.insert(0, built(release, "repaired", repairs.edited(release, repaired), theirs))
     return ":".join([*map(str, folders), theirs])
 

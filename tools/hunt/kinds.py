@@ -1,12 +1,26 @@
-"""The known kinds of breaks (data/hunt/kinds.toml), and the kinds that a break may belong to."""
+"""The known kinds of breaks (data/hunt/kinds.toml), and the kind that a break belongs to.
+
+A kind explains a break only if all of this holds: the release is one in which the kind was seen;
+the break begins with one of its promises; the schedule has the kind's shape; and with the kind's
+repair the schedule no longer breaks the promise. A release without sources cannot be repaired:
+there the same schedule must break the same promise in the nearest release with sources, and the
+repair must silence it there. Everything else is new, however much it looks like a kind.
+"""
 
 from __future__ import annotations
 
+import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from judge.jars import NoJarsError
+
 FILE = Path(__file__).parents[2] / "data" / "hunt" / "kinds.toml"
+
+# The nearest release with published sources, of those without.
+SOURCES_OF = {"4.2.2": "4.3.1", "4.4.0": "4.3.1"}
 
 
 class Break(NamedTuple):
@@ -28,7 +42,10 @@ class Break(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """One kind: the promises whose break begins it, a schedule that shows it, and the verdict."""
+    """One kind: the promises whose break begins it, a schedule that shows it, and the verdict.
+
+    `releases` are those in which `schedule` breaks `broken`; in `also` only other schedules show
+    the kind. `shape` is a pattern that is found in each of its shortest schedules."""
 
     name: str
     what: str
@@ -40,13 +57,18 @@ class Kind(NamedTuple):
     verdict: str
     releases: tuple[str, ...]
     repair: str = ""
+    shape: str = ""
+    also: tuple[str, ...] = ()
 
     @property
     def is_whole(self) -> bool:
         return self.schedule.startswith("whole ")
 
-    def explains(self, shown: Break) -> bool:
-        return any(root == shown.root or root == shown.broken for root in self.roots)
+    def is_like(self, shown: Break) -> bool:
+        """Whether promise and shape are this kind's."""
+        begins = any(root in (shown.root, shown.broken) for root in self.roots)
+        is_own = self.schedule == shown.schedule
+        return (is_own or begins) and bool(re.search(self.shape, shown.schedule))
 
 
 def stored() -> dict[str, Kind]:
@@ -57,7 +79,28 @@ def stored() -> dict[str, Kind]:
     }
 
 
-def of(shown: Break, kinds: dict[str, Kind]) -> str:
-    """The names of the kinds that a break may belong to; "" for a new kind."""
-    exact = [kind.name for kind in kinds.values() if kind.schedule == shown.schedule]
-    return ", ".join(exact or [kind.name for kind in kinds.values() if kind.explains(shown)])
+def of(
+    release: str, shown: Break, kinds: dict[str, Kind], broken: Callable[..., list[str]]
+) -> tuple[list[str], list[str]]:
+    """The names of the kinds that explain a break, and of those that it only looks like.
+
+    `broken(release, schedule, repairs)` plays a schedule; it raises ValueError if a repair does
+    not fit the release, and NoJarsError if the release has no sources.
+    """
+    alike = [kind for kind in kinds.values() if kind.is_like(shown)]
+    alike = [kind for kind in alike if kind.schedule == shown.schedule] or alike
+    there = [kind for kind in alike if release in (*kind.releases, *kind.also)]
+    names = [x.name for x in there if not x.repair or is_silenced(release, shown, x.repair, broken)]
+    return names, [kind.name for kind in alike if kind.name not in names]
+
+
+def is_silenced(release: str, shown: Break, repair: str, broken: Callable[..., list[str]]) -> bool:
+    """Whether the repair silences the break, here or in the nearest release with sources."""
+    try:
+        return shown.broken not in broken(release, shown.schedule, (repair,))
+    except NoJarsError:
+        near = SOURCES_OF.get(release, "")
+        is_alike = near and shown.broken in broken(near, shown.schedule, ())
+        return bool(is_alike) and is_silenced(near, shown, repair, broken)
+    except ValueError:  # an edit's pattern does not fit
+        return False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 import zipfile
 from pathlib import Path
 from typing import NamedTuple
@@ -99,8 +100,47 @@ REPAIRS: dict[str, list[Edit]] = {
         Edit(TOPICS, r"(return topicName;)",
              r"createdTopics.remove(topicName, record.topicId()); \1"),
     ],
+    "settings_of_one_delta": [
+        Edit("image/ConfigurationsDelta",
+             r"(if \(image\.resourceData\(\)\.containsKey\(resource\)\) \{)",
+             r"if (changes.containsKey(resource)) changes.get(resource).deleteAll(); \1"),
+    ],
+    "elr_of_a_failed_directory": [
+        Edit(MANAGER, r'(newOfflineDir \+ "\]",\s*brokerId, NO_LEADER, )NO_LEADER', r"\1brokerId"),
+    ],
+    "elr_in_snapshots": [
+        Edit("metadata/PartitionRegistration",
+             r"if \(options\.isEligibleLeaderReplicasEnabled\(\)\)", "if (true)"),
+    ],
+    "unregistered_leaves_elr": [
+        Edit(MANAGER, rf'("handleBrokerUnregistered", brokerId, NO_LEADER, )NO_LEADER'
+             rf"(, records,\s*brokersTo{index})", r"\1brokerId\2")
+        for index in ("Isrs", "Elrs")
+    ],
+    "elr_kept_while_off": [
+        Edit(BUILDER, r"if \(!isCleanLeaderElection \|\| !eligibleLeaderReplicasEnabled\)",
+             "if (!isCleanLeaderElection)"),
+    ],
+    "directories_of_a_heartbeat": [
+        Edit(MANAGER, r"(clusterControl\.checkBrokerEpoch\(brokerId, brokerEpoch\);\s*"
+             r"BrokerHeartbeatManager heartbeatManager)",
+             r"offlineNow = request.offlineLogDirs(); \1"),
+        Edit(MANAGER, r"(BrokerHeartbeatReply reply = )", r"offlineNow = java.util.List.of(); \1"),
+        Edit(MANAGER, r"(return clusterControl\.hasOnlineDir\(brokerId, \w+\));",
+             r"\1 && !offlineNow.contains(partition.directory(brokerId));"),
+        Edit(MANAGER, r"(private static final class LeaderAcceptor)",
+             r"static java.util.List<Uuid> offlineNow = java.util.List.of(); \1"),
+    ],
     RACE: [],
 }  # fmt: skip
+
+
+# Wrong patches of 4.3.1, each with the promise that it breaks. All edits: these and the repairs.
+WRONG = tomllib.loads((Path(__file__).parents[2] / "data/hunt/wrong.toml").read_text())
+EDITS = REPAIRS | {
+    name: [Edit(patch["file"], patch["pattern"], patch["replacement"])]
+    for name, patch in WRONG.items()
+}
 
 
 def sources(release: str) -> zipfile.ZipFile:
@@ -117,11 +157,11 @@ def sources(release: str) -> zipfile.ZipFile:
 
 
 def edited(release: str, names: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The sources of the classes that these repairs change, as (file name, text)."""
+    """The sources of the classes that these edits change, as (file name, text)."""
     texts: dict[str, str] = {}
-    names = tuple(name for name in names if REPAIRS[name])
+    names = tuple(name for name in names if EDITS[name])
     with sources(release) as jar:
-        for edit in (edit for name in names for edit in REPAIRS[name]):
+        for edit in (edit for name in names for edit in EDITS[name]):
             path = f"org/apache/kafka/{edit.file}.java"
             text = texts.get(edit.file) or jar.read(path).decode()
             text, count = re.subn(edit.pattern, edit.replacement, text)

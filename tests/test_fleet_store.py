@@ -177,7 +177,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(spark, tmp_path):
 def test_progress_is_shown_in_a_notebook_and_cleared():
     code = """
 import itertools, time
-from isrlab.fleet import progress
+from isrlab import progress
 count = itertools.count(1)
 with progress.shown(lambda: f"simulating 2 runs: {next(count)} of 9 cells"):
     time.sleep(3.3)

@@ -15,8 +15,8 @@ from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.clock import run as run_kernel
 from isrlab.fleet.kernel.clock import run_abreast
 from isrlab.fleet.layout import assignment, fetcher_id, holders
-from isrlab.fleet.progress import shown
 from isrlab.fleet.recorded import CellRecording, of_cell
+from isrlab.progress import shown
 
 ALL = 0  # in place of a leader
 KRAFT_STOP_MS = 100  # from the removal of a broker that shuts down until its fetchers stop

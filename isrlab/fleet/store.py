@@ -35,10 +35,10 @@ import pyarrow.parquet as pq
 from isrlab.events.schema import COLUMNS, SCHEMA, spark_schema
 from isrlab.fleet.cell import cells_of
 from isrlab.fleet.config import TRACE, Configs, listed
-from isrlab.fleet.progress import shown
 from isrlab.fleet.recorded import summary
 from isrlab.fleet.simulate import BATCH_ROWS, planned, spread
 from isrlab.installed import source_digest
+from isrlab.progress import shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

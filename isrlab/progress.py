@@ -1,7 +1,8 @@
 """A progress line for work that takes more than two seconds, removed when it is done.
 
 In a terminal it goes to the error stream; in a notebook it is a cell output that is cleared at the
-end, so that stored notebooks do not keep it; elsewhere nothing is shown.
+end, so that stored notebooks do not keep it. (They would keep the bar of tqdm, even with
+`leave=False`.) Elsewhere nothing is shown, unless the work asks for lines in a log.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 QUIET_S = 2.0
-EVERY_S = 0.5
+EVERY_S = 1.0
 
 
 @contextmanager
-def shown(text: Callable[[], str]) -> Iterator[None]:
+def shown(text: Callable[[], str], in_logs: bool = False) -> Iterator[None]:
     """Show `text()` while the body runs, after its first two seconds."""
     is_notebook, stop = "ipykernel" in sys.modules, threading.Event()
-    show = _in_notebook if is_notebook else _in_terminal
+    show = _in_notebook if is_notebook else _in_terminal if sys.stderr.isatty() else _in_a_log
 
     def watch() -> None:
         if stop.wait(QUIET_S):
@@ -30,7 +31,7 @@ def shown(text: Callable[[], str]) -> Iterator[None]:
         show("")
 
     watcher = threading.Thread(target=watch, daemon=True)
-    if is_notebook or sys.stderr.isatty():
+    if in_logs or show is not _in_a_log:
         watcher.start()
     try:
         yield
@@ -49,4 +50,9 @@ def _in_notebook(text: str) -> None:
 
 
 def _in_terminal(text: str) -> None:
-    print(f"\r{text:<70}\r{text}", end="", file=sys.stderr, flush=True)
+    print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def _in_a_log(text: str) -> None:
+    if text:
+        print(text, file=sys.stderr, flush=True)

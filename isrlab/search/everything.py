@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
-import time
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +17,7 @@ from typing import Any
 from isrlab.engine import safety
 from isrlab.engine.versions import KafkaVersion
 from isrlab.installed import require
+from isrlab.progress import shown
 from isrlab.search.breadth_first import BreadthFirst, Extent, SearchEnd
 from isrlab.search.compiled import IS_FAST
 from isrlab.search.enabled import EngineSystem
@@ -28,7 +28,6 @@ from isrlab.world import scenario
 USUAL = {"produces": 1, "crashes": 1}
 MOST_BUDGET, MOST_BROKERS = 9, 5
 MOST_BYTES = 4_000_000_000
-QUIET_S, EVERY_S = 2.0, 1.0  # when progress is shown first, and how often
 HOLDS, BREAKS, OPEN = 1, 0, 3  # exit status
 UNCLEAN = "unclean.leader.election.enable"
 
@@ -159,24 +158,11 @@ def _in_memory(
         searching.close()
 
 
-class _Shown:
-    """Progress on standard error, once a search takes longer than two seconds."""
-
-    def __init__(self) -> None:
-        self.next, self.is_first = time.monotonic() + QUIET_S, True
-
-    def __call__(self, at: Extent) -> None:
-        if time.monotonic() < self.next:
-            return
-        self.next = time.monotonic() + EVERY_S
-        if self.is_first and not IS_FAST:
-            print('# numba makes it faster: pip install "isrlab[fleet]"', file=sys.stderr)
-        self.is_first = False
-        done = at.distinct / max(at.seconds, 1e-9)
-        line = f"depth {at.depth}: {at.distinct:,} states, {at.transitions:,} transitions, "
-        line += f"{at.seconds:.0f} s, {done:,.0f} states/s, {at.memory / 1e6:,.0f} MB"
-        ends = "\r" if sys.stderr.isatty() else "\n"
-        print(f"{line:<78}", end=ends, file=sys.stderr, flush=True)
+def _line(at: Extent) -> str:
+    rate = at.distinct / max(at.seconds, 1e-9)
+    line = f"depth {at.depth}: {at.distinct:,} states, {at.transitions:,} transitions, "
+    line += f"{at.seconds:.0f} s, {rate:,.0f} states/s, {at.memory / 1e6:,.0f} MB"
+    return line + ("" if IS_FAST else '; numba makes it faster: pip install "isrlab[fleet]"')
 
 
 def search_all(
@@ -185,8 +171,10 @@ def search_all(
 ) -> int:  # fmt: skip
     """Search, print the verdict, and return the exit status. Raises ValueError."""
     limit, wanted = memory * 1e6 if memory else most_bytes(), (name,) if name else ()
-    how |= {"most_bytes": limit, "tell": _Shown()}
-    result = try_all(version, partition, budgets_of(words), *wanted, **how)
+    extents = deque([Extent()], maxlen=1)
+    how |= {"most_bytes": limit, "tell": extents.append}
+    with shown(lambda: _line(extents[0]), in_logs=True):
+        result = try_all(version, partition, budgets_of(words), *wanted, **how)
     end, at = result.end, result.end.progress
     print("# " + ", ".join((result.asked.replace("\n", "; "), *wanted)))
     print(f"# {at.distinct:,} states, {at.transitions:,} transitions, depth {at.depth}, "

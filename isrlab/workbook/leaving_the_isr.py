@@ -63,7 +63,7 @@ def eviction_times(version: str, samples: int = 40) -> list[int]:
     """ms from the stall to the smaller ISR, of stalls spread evenly over one check period."""
     known = KafkaVersion.of(version)
     lag_ms = known.replica_lag_time_max_ms
-    period_ms = lag_ms // known.isr_checks_per_lag_time
+    period_ms = rules.isr_check_period_ms(lag_ms, known.isr_checks_per_lag_time)
     begins_ms = [period_ms + sample * period_ms // samples for sample in range(samples)]
     return [
         _shrink_ms(STALL.format(begin_ms=ms, watch_ms=3 * lag_ms), known) - ms for ms in begins_ms
@@ -86,7 +86,7 @@ def recorded_evictions() -> dict[str, list[int]]:
 def played_evictions(version: str | KafkaVersion, samples: int = 100) -> list[int]:
     """ms until the ISR shrinks in the engine, for pauses spread evenly over one check period."""
     known, times = KafkaVersion.of(version), []
-    period_ms = RECORDED_LAG_MS // known.isr_checks_per_lag_time
+    period_ms = rules.isr_check_period_ms(RECORDED_LAG_MS, known.isr_checks_per_lag_time)
     for sample in range(samples):
         pause_ms = 2 * period_ms + sample * period_ms // samples
         since_ms = pause_ms % RECORDED_EVERY_MS

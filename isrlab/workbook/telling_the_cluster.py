@@ -42,9 +42,9 @@ def updates(run: Run) -> dict[int, list[tuple[int, int]]]:
     """The metadata that each live broker got: (when, partition epoch)."""
     received: dict[int, list[tuple[int, int]]] = {n: [] for n in sorted(run.cluster.brokers)}
     for frame in run.frames[run.first_frame :]:
-        if isinstance(frame.message, m.UpdateMetadata) and not frame.was_lost:
-            epochs = received.get(frame.target, [])
-            epochs.append((frame.now_ms - START_MS, frame.message.partition_epoch))
+        message, is_up = frame.message, frame.target in received
+        if isinstance(message, m.UpdateMetadata) and is_up and not frame.was_lost:
+            received[frame.target].append((frame.now_ms - START_MS, message.partition_epoch))
     return received
 
 

@@ -234,8 +234,8 @@ def plot_limits(costs_by_run: Mapping[str, pd.DataFrame], length_s: float) -> Ax
             f"{rows[n].iloc[0]:,.0f} → {rows[n].iloc[-1]:,.0f}" for n in ("refused", "timed_out")
         )
         parts.append("{}: refused {}, timed out {}".format(name, *ends))
-    low, high = x.iloc[0], x.iloc[-1]
-    title = f"Limit {low:g} → {high:g} s, {'; '.join(parts)}"
+    limits = [limit for rows in costs_by_run.values() for limit in rows["lag_limit_s"]]
+    title = f"Limit {min(limits):g} → {max(limits):g} s, {'; '.join(parts)}"
     scales = Scale("replica.lag.time.max.ms (s)"), Scale("produces (batches) per fault")
     return plot_curves(curves, title, scales, marks={length_s: f"a stall, {length_s:g} s"})
 

@@ -67,7 +67,7 @@ class WorkersError(RuntimeError):
     """Spark's workers cannot run isrlab; the message says what to install there."""
 
 
-def session(master: str | None = None, app_name: str = "isrlab") -> SparkSession:
+def session(master: str | None = None) -> SparkSession:
     """The active session, such as a platform's own; without one a new session on the first of
     `master`, `$ISRLAB_SPARK_MASTER`, `$SPARK_REMOTE` and `local[*]` that is given.
 
@@ -79,7 +79,7 @@ def session(master: str | None = None, app_name: str = "isrlab") -> SparkSession
 
     spark = SparkSession.getActiveSession()
     if spark is None:
-        spark = _started(SparkSession.builder.appName(app_name), master)
+        spark = _started(SparkSession.builder.appName("isrlab"), master)
     is_remote = ".connect." in type(spark).__module__
     if is_remote or not spark.conf.get("spark.master", "").startswith("local"):
         _ship_to(spark)

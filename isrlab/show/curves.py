@@ -144,21 +144,18 @@ def plot_ticks(
     scale: Scale,
     *,
     notes: Mapping[str, str] | None = None,
-    ranges: Mapping[str, tuple[float, float]] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Single measurements: a tick for each, in rows, with the groups of a row side by side.
 
-    A group without a name has the row's colour. `ranges` are shaded: the bounds that a rule gives
-    (default: the measured ones).
+    A group without a name has the row's colour. The range of each row is shaded.
     """
     ax = ax or style.axes(9.0, 1.1 + 0.5 * max(len(rows), 2))
     groups = list(dict.fromkeys(group for row in rows.values() for group in row))
     chosen = style.looks([*groups, *rows])
     for y, (name, row) in enumerate(rows.items()):
         values = [float(value) for numbers in row.values() for value in numbers] or [0.0]
-        low, high = (ranges or {}).get(name, (min(values), max(values)))
-        ax.barh(y, high - low, 0.6, left=low, color=style.PALE, zorder=0)
+        ax.barh(y, max(values) - min(values), 0.6, left=min(values), color=style.PALE, zorder=0)
         for nth, group in enumerate(groups):
             numbers = np.asarray(row.get(group, ()), float)
             lift = 0.22 * (nth - (len(groups) - 1) / 2) if len(groups) > 1 else 0.0

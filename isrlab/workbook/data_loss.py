@@ -42,10 +42,10 @@ def in_every_version() -> dict[str, str]:
     }
 
 
-def recorded_loss(recording: str = "402-unclean", partition: int = 0) -> Retold:
-    """A partition of `orders` in the logs of a recorded incident, as a scenario."""
+def recorded_loss(recording: str = "402-unclean") -> Retold:
+    """Partition 0 of `orders` in the logs of a recorded incident, as a scenario."""
     record = look(DATA / "recordings" / "incidents" / recording / "logs").record
-    key = next(k for k in record.spans if (k.topic, k.partition) == ("orders", partition))
+    key = next(k for k in record.spans if (k.topic, k.partition) == ("orders", 0))
     return retold(record, key)
 
 

@@ -16,13 +16,19 @@ from dataclasses import dataclass
 
 from isrlab.engine.safety import PROPERTIES
 from isrlab.world import scenario
-from isrlab.world.cluster import Cluster, NotSettledError
-from isrlab.world.commands import ANY, COMMANDS, ONE, links_with_messages, obey
+from isrlab.world.actions import KINDS, enabled
+from isrlab.world.cluster import NotSettledError
+from isrlab.world.commands import COMMANDS, obey
 from isrlab.world.script import Command, Run
-from isrlab.world.words import address, ids
 
-MOST_BROKERS = 4  # that a partition may move to
-WAITS = ("100ms", "600ms", "6s", "20s", "50s")
+# Extra kinds of faults, and how often the other kinds are drawn, where it is more than once.
+FAULTS = {
+    "power": ("power", "flush"), "unclean": ("unclean",), "controller": ("failover",),
+    "reassign": ("reassign",),
+}  # fmt: skip
+WEIGHTS = {"deliver": 3} | dict.fromkeys(
+    ("produce", "settle", "wait", "kill", "start", "resume", "heal"), 2
+)
 
 
 class Schedule:
@@ -30,7 +36,8 @@ class Schedule:
 
     def __init__(self, version: str, partition: str, faults: Iterable[str] = ()) -> None:
         self.run = Run([])
-        self.faults = frozenset(faults)
+        left_out = {kind for name in FAULTS.keys() - {*faults} for kind in FAULTS[name]}
+        self.kinds = [kind for kind in KINDS if kind not in left_out]
         self.lines: list[str] = []
         for line in (f"version {version}", *partition.splitlines()):
             self.play(line)
@@ -51,60 +58,11 @@ class Schedule:
             self.play(lines[which % len(lines)])
 
     def offers(self) -> list[list[str]]:
-        """The lines that make sense now, by kind; a repeated kind is drawn more often."""
-        kinds = [(part, lines) for part in self.run.topic for lines in self._offers(part)]
-        return [lines for part, kind in kinds if (lines := self._named(part, kind))]
-
-    def _named(self, part: Run, lines: list[str]) -> list[str]:
-        """Lines with the partition's name if there are several; lines of machines only once."""
-        scope = COMMANDS[lines[0].split()[0]].scope
-        if self.run.others and scope in (ONE, ANY):
-            return [line.replace(" ", f" {part.name} ", 1) for line in lines]
-        return lines if part is self.run else []
-
-    def _offers(self, part: Run) -> list[list[str]]:
-        cluster, faults = part.cluster, self.faults
-        live = sorted(cluster.brokers)
-        leaders = [b for b in live if b == cluster.controller.leader] or live
-        running = [b for b in live if b not in cluster.paused]
-        power_fails_at = cluster.replicas if "power" in faults else ()
-        waiting = links_with_messages(cluster)
-        pairs = [(a, b) for a in cluster.replicas for b in (*cluster.replicas, 0) if a < b or not b]
-        links = {f"{a} {address(b)}": cluster.is_cut(a, b) for a, b in pairs}
-        stops = ("kill", "clean_shutdown", "hard_bounce", "clean_bounce")
-        offers = [
-            (2, [f"produce {b} acks={acks}" for acks in ("1", "all") for b in leaders]),
-            (2, ["stabilize"]),
-            (2, [f"advance {duration}" for duration in WAITS]),
-            (1, ["elect"]),
-            (1, ["elect preferred"]),
-            (3, [f"deliver {link}" for link in waiting]),
-            (1, [f"drop {link}" for link in waiting if not link.startswith("controller")]),
-            (1, [f"cut {link}" for link, is_cut in links.items() if not is_cut]),
-            (2, [f"heal {link}" for link, is_cut in links.items() if is_cut]),
-            (1, [f"{stop} {b}" for stop in stops for b in live]),
-            (1, [f"kill {b}" for b in live]),
-            (2, [f"start {b}" for b in cluster.replicas if b not in live]),
-            (1, [f"pause {b} {what}" for what in ("process", "fetcher") for b in running]),
-            (2, [f"resume {b}" for b in sorted(cluster.paused)]),
-            (1, [f"flush {b}" for b in power_fails_at]),
-            (1, [f"power_loss {b}" for b in live if b in power_fails_at]),
-            (1, ["elect unclean"] if "unclean" in faults else []),
-            (1, ["hard_bounce controller"] if "controller" in faults else []),
-            (1, _reassignments(cluster) if "reassign" in faults else []),
-        ]
-        return [lines for times, lines in offers for _ in range(times) if lines]
-
-
-def _reassignments(cluster: Cluster) -> list[str]:
-    """The lines that exchange a replica for another broker, remove one, add one, or cancel."""
-    target = cluster.controller.state.target
-    brokers = {*cluster.replicas, min(max(cluster.replicas) + 1, MOST_BROKERS)}
-    others = sorted(brokers - set(target))
-    wanted = [(*(b if r == gone else r for r in target),) for gone in target for b in others]
-    wanted += [target[1:], target[:-1]] if len(target) > 1 else []
-    wanted += [(*target, b) for b in others]
-    return [*(f"reassign {ids(brokers)}" for brokers in wanted), "reassign cancel"]
+        """The possible lines, by kind and partition; a kind is repeated as often as it weighs."""
+        lines: dict[tuple[str, str], list[str]] = {}
+        for action in enabled(self.run, self.kinds):
+            lines.setdefault((action.kind, action.part), []).append(action.line)
+        return [each for (kind, _), each in lines.items() for _ in range(WEIGHTS.get(kind, 1))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,11 @@ from isrlab.world.script import Block, Command, Run
 
 EVERYBODY = -2  # in place of a machine, for the passing of time and for actions of all machines
 KINDS = (
-    "deliver", "lose", "settle", "wait", "produce", "kill", "start", "bounce", "shutdown", "power",
-    "flush", "pause", "stall", "resume", "cut", "heal", "expire", "prefer", "unclean", "failover",
-    "reassign",
+    "deliver", "lose", "settle", "wait", "produce", "kill", "start", "bounce", "shutdown",
+    "restart", "power", "flush", "pause", "stall", "resume", "cut", "heal", "expire", "prefer",
+    "unclean", "failover", "reassign",
 )  # fmt: skip
+MOST_BROKERS = 4  # to which a partition may move
 WAITS = ("100ms", "600ms", "10s", "45s")
 _ASKS_NOTHING = ("status", "check", "trace", "consume", "version", "partition")
 
@@ -81,6 +82,7 @@ _OF_STOPPING = (
     ("kill", "kill {}", "kill"),
     ("bounce", "hard_bounce {}", "kill and start"),
     ("shutdown", "clean_shutdown {}", "shut down cleanly"),
+    ("restart", "clean_bounce {}", "shut down cleanly and start"),
     ("power", "power_loss {}", "lose power"),
     ("flush", "flush {}", "flush to disk"),
 )
@@ -114,8 +116,12 @@ def _of_operators(cluster: Cluster, kinds: Collection[str]) -> Iterator[Action]:
 
 
 def _moves(state: PartitionState, replicas: Collection[int]) -> Iterator[Action]:
-    moves = [state.target[1:], state.target[:-1]] if len(state.target) > 1 else []
-    moves += [(*state.target, b) for b in sorted(replicas) if b not in state.target]
+    """Without a replica, with another one, or with one in place of another."""
+    now, brokers = state.target, {*replicas, min(max(replicas) + 1, MOST_BROKERS)}
+    others = sorted(brokers - {*now})
+    moves = [now[1:], now[:-1]] if len(now) > 1 else []
+    moves += [(*now, b) for b in others]
+    moves += [(*(b if r == gone else r for r in now),) for gone in now for b in others]
     for target in dict.fromkeys(moves):
         label = f"move to {words.ids(target)}"
         yield Action("reassign", m.CONTROLLER, f"reassign {words.ids(target)}", label)

@@ -89,8 +89,11 @@ def test_leader_outside_its_isr() -> None:
     bench = LeaderBench("N", leo=3)
     assert safety.leader_in_isr(view(bench.broker)) is None
     assert "stored leader 1" in safety.leader_in_isr(view(bench.broker, isr=(2,)))
-    bench.order(5, 2, (2,))
-    assert safety.leader_in_isr(view(bench.broker)) == "leader 1 is not in its ISR (2,)"
+    with pytest.raises(AssertionError, match=r"leader 1 is not in its ISR \(2,\)"):
+        bench.order(5, 2, (2,))
+    state = replace(bench.broker.role.isr_state, isr=(2,))
+    wrong = replace(bench.broker, role=replace(bench.broker.role, isr_state=state))
+    assert safety.leader_in_isr(view(wrong)) == "leader 1 is not in its ISR (2,)"
 
 
 def test_disagreement_ends_where_the_leader_believes_the_follower_is() -> None:

@@ -41,6 +41,7 @@ def follower_of(broker: Broker) -> Follower:
 
 def become_follower(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
     """Follow `order.leader`, if any: compare logs if the rules require it, else note the epoch."""
+    assert order.leader_epoch >= broker.leader_epoch, "the leader epoch falls"
     former = broker.role
     remotes = former.remotes if isinstance(former, Leader) else broker.remembered
     known = {r.id: r for r in remotes} if former else {}

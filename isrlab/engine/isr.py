@@ -191,7 +191,10 @@ def _on_zookeeper_answer(broker: Broker, answer: m.AlterPartitionResponse, now_m
 
 
 def _commit(broker: Broker, isr: tuple[int, ...], partition_epoch: int) -> Broker:
-    role = replace(leader_of(broker), isr_state=CommittedIsr(isr), partition_epoch=partition_epoch)
+    role = leader_of(broker)
+    assert broker.id in isr, f"leader {broker.id} is not in its ISR {isr}"
+    assert partition_epoch >= role.partition_epoch, "the partition epoch falls"
+    role = replace(role, isr_state=CommittedIsr(isr), partition_epoch=partition_epoch)
     return replace(broker, role=role)
 
 

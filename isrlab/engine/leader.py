@@ -35,6 +35,8 @@ NEVER_MS = 0  # the time of an event that has not happened
 
 def become_leader(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
     """Take the leadership of a new epoch (makeLeader)."""
+    assert broker.id in order.isr, f"leader {broker.id} is not in its ISR {order.isr}"
+    assert order.leader_epoch >= broker.leader_epoch, "the leader epoch falls"
     former = broker.role if isinstance(broker.role, Leader) else None
     log, end = broker.log, broker.log.log_end_offset
     if broker.version.epoch_entry >= EpochEntry.ON_BECOMING_LEADER:
@@ -55,6 +57,8 @@ def become_leader(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
 def on_new_isr(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
     """Learn the state stored in the current epoch (KRaft): it ends any ISR change in flight."""
     role = leader_of(broker)
+    assert broker.id in order.isr, f"leader {broker.id} is not in its ISR {order.isr}"
+    assert order.partition_epoch >= role.partition_epoch, "the partition epoch falls"
     role = replace(
         role,
         partition_epoch=order.partition_epoch,

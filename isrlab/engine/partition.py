@@ -7,7 +7,7 @@ from typing import Any
 from isrlab.engine import messages as m
 from isrlab.engine import rules
 from isrlab.engine.frozen import Frozen, replace
-from isrlab.engine.model import Settings
+from isrlab.engine.model import NO_LEADER, Settings
 from isrlab.engine.versions import KafkaVersion
 
 
@@ -97,4 +97,6 @@ class Controller(Frozen):
     def storing(self, **changes: Any) -> Controller:
         """The controller after one write of these fields of the stored state."""
         state = replace(self.state, partition_epoch=self.partition_epoch + 1, **changes)
+        assert state.leader in (NO_LEADER, *state.isr), f"leader {state.leader} is not in the ISR"
+        assert state.leader_epoch >= self.leader_epoch, "the leader epoch falls"
         return replace(self, state=state)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+from collections import Counter
 from collections.abc import Callable
 from operator import attrgetter
 
@@ -122,12 +123,21 @@ class Cluster:
         self.now_ms = until
 
     def _deliver_while(self, goes_on: Callable[[], bool]) -> None:
+        delivered = list[Envelope]()
         for _ in range(MOST_STEPS):
             if not goes_on():
                 return
             envelope = self.queue.pop(0)
+            delivered.append(envelope)
             self.topic.partitions[envelope.partition]._deliver(envelope)
-        raise NotSettledError(f"messages are still in flight after {MOST_STEPS:,} steps")
+        kinds = Counter((e.source, e.target, type(e.message).__name__) for e in delivered)
+        ((source, target, kind), count), *_ = kinds.most_common(1)
+        ends = ["controller" if at == m.CONTROLLER else f"broker {at}" for at in (source, target)]
+        where = f"a timer of {ends[0]}" if source == target else f"from {ends[0]} to {ends[1]}"
+        raise NotSettledError(
+            f"messages are still in flight after {MOST_STEPS:,} steps; {count:,} of these were "
+            f"{kind}, {where}"
+        )
 
     def on_link(self, source: int, target: int) -> list[Envelope]:
         """The messages in flight from one machine to another, in order."""

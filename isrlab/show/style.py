@@ -16,7 +16,9 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from IPython import get_ipython
 from IPython.core.pylabtools import print_figure
+from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import offset_copy
@@ -79,11 +81,28 @@ def panels(
 
 
 class Picture(Figure):
-    """A figure that a notebook stores together with its titles as alt text."""
+    """A figure that a notebook stores together with its titles as alt text.
+
+    Jupyter shows the open figures after a cell. One that is also the cell's value is shown when
+    Jupyter shows the value, after those drawn before it, and not again; Axes are no value to show.
+    So no cell needs a semicolon, which Jupyter ignores in cells that nbval runs.
+    """
 
     def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-        png = print_figure(self, fmt="png", base64=True)
-        return {"image/png": png}, {"image/png": {"alt": alt_text(self)}}
+        data = {"text/plain": repr(self), "image/png": print_figure(self, fmt="png", base64=True)}
+        return data, {"image/png": {"alt": alt_text(self)}}
+
+    def _ipython_display_(self) -> None:
+        drawn = [plt.figure(number) for number in plt.get_fignums()]
+        for figure in drawn[: drawn.index(self) + 1] if self in drawn else [self]:
+            if isinstance(figure, Picture):
+                data, about = figure._repr_mimebundle_()
+                display(data, metadata=about, raw=True)
+                plt.close(figure)
+
+
+if shell := get_ipython():
+    shell.display_formatter.ipython_display_formatter.for_type(Axes, lambda ax: None)
 
 
 def alt_text(figure: Figure) -> str:

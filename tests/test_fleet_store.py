@@ -99,9 +99,8 @@ def test_a_cell_that_fails_leaves_nothing(tmp_path, monkeypatch):
         yield from list(whole(config, leader, recorded))[:1]
         raise OSError("no space left on device")
 
-    module = sys.modules["isrlab.fleet.simulate"]
-    whole = module.tables_of
-    monkeypatch.setattr(module, "tables_of", cut_off)
+    whole = store.tables_of
+    monkeypatch.setattr(store, "tables_of", cut_off)
     cell = {"run": "0.8.2", "leader": 1, "config": BOTH[0].to_json(), "recorded": None}
     batch = pa.RecordBatch.from_pylist([cell])
     with pytest.raises(OSError, match="no space"):

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BATCH_ROWS = 65_536
+CellPlan = tuple[FleetConfig, int, CellRecording | None]
 PLAN_SCHEMA = "task int, run string, leader int, config string, recorded binary"
 SETTINGS = (
     "partitions int, brokers int, replication_factor int, minutes double, seed long, load string, "
@@ -106,18 +107,15 @@ def _batches(config: FleetConfig, leader: int, recorded: CellRecording | None) -
 
 def run_plan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The events of every cell in a piece of the plan."""
-    for _, _, pieces in planned(batches):
-        for table in pieces:
+    for cell in planned(batches):
+        for table in tables_of(*cell):
             yield from table.to_batches(max_chunksize=BATCH_ROWS)
 
 
-def planned(
-    batches: Iterator[pa.RecordBatch],
-) -> Iterator[tuple[str, int, Iterator[pa.Table]]]:
-    """Run, leader and events of every cell in a part of the plan, computed lazily."""
+def planned(batches: Iterator[pa.RecordBatch]) -> Iterator[CellPlan]:
+    """Settings, leader and share of a trace of every cell in a part of the plan."""
     for row in (row for batch in batches for row in batch.to_pylist()):
-        config, leader = FleetConfig.from_json(row["config"]), row["leader"]
-        yield config.run, leader, tables_of(config, leader, unpacked(row["recorded"]))
+        yield FleetConfig.from_json(row["config"]), row["leader"], unpacked(row["recorded"])
 
 
 def tables_of(

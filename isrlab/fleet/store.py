@@ -36,7 +36,7 @@ from isrlab.events.schema import COLUMNS, SCHEMA, spark_schema
 from isrlab.fleet.cell import cells_of
 from isrlab.fleet.config import TRACE, Configs, listed
 from isrlab.fleet.recorded import summary
-from isrlab.fleet.simulate import BATCH_ROWS, planned, spread
+from isrlab.fleet.simulate import BATCH_ROWS, planned, spread, tables_of
 from isrlab.installed import source_digest
 from isrlab.progress import shown
 
@@ -147,12 +147,12 @@ def _differences(held: Any, wanted: Any, name: str = "") -> Iterator[str]:
 
 def _write_cells(target: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write the events of every cell in a piece of the plan that has no file yet."""
-    for run, leader, tables in planned(batches):
-        path = _cell_file(Path(target), run, leader)
+    for config, leader, recorded in planned(batches):
+        path = _cell_file(Path(target), config.run, leader)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             with _whole(path) as hidden, pq.ParquetWriter(hidden, FILE_SCHEMA) as writer:
-                for table in tables:
+                for table in tables_of(config, leader, recorded):
                     writer.write_table(table.select(FILE_SCHEMA.names), BATCH_ROWS)
         yield pa.record_batch({"cell": [path.name]})
 

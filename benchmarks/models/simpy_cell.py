@@ -81,7 +81,8 @@ class SimpyCell(NaiveCell):
                 now = int(self.env.now)
                 if self.env.now < now + turn:
                     yield self._until(now + turn)
-            sent = self.fill([(f.turn, i, p, f) for i, _, p, f in self.looked_at(number)])
+            rows = [(f.turn, i, p, f) for i, _, p, f in self.looked_at(number)]
+            sent = self.fill(rows, now)
             work = -(-sent * 1000 // self.settings["bytes_per_s"][number])
             now = work_until_next(now + latency, work, self.threads[number].stalls) + latency
 

@@ -20,6 +20,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -120,6 +121,7 @@ def _link(out: Path, runs: list[RunRecord], files: dict[str, str]) -> None:
                 _write(path, changed)
 
 
+@cache
 def start() -> str:
     """The first notebook as HTML, with outputs but without code, and without its last cell, because
     the index has its own navigation."""
@@ -136,8 +138,6 @@ def read_records(out: Path) -> list[RunRecord]:
 
 def page(record: RunRecord, notebook: NotebookNode) -> str:
     """The run as one HTML file."""
-    quiet = {"exclude_input_prompt": True, "exclude_output_prompt": True}
-    exporter = HTMLExporter(template_name="basic", **quiet)
     notebook, failed = copy.deepcopy(notebook), ""
     for cell, output in outputs(notebook):
         if WIDGET in output.get("data", {}):  # without a player
@@ -145,8 +145,15 @@ def page(record: RunRecord, notebook: NotebookNode) -> str:
         if output.output_type == "error":
             failed = failed or f"cell-id={cell.id}"
     playable.add_links(notebook)
-    cells, _ = exporter.from_notebook_node(notebook)
+    cells, _ = _exporter().from_notebook_node(notebook)
     return _render("page", f"{record.title} · isrlab", run=record, cells=cells, error_cell=failed)
+
+
+@cache
+def _exporter() -> HTMLExporter:
+    """One for all pages: to compile its templates takes longer than to make most pages."""
+    quiet = {"exclude_input_prompt": True, "exclude_output_prompt": True}
+    return HTMLExporter(template_name="basic", **quiet)
 
 
 def thumbnail(notebook: NotebookNode) -> str:

@@ -125,7 +125,8 @@ def finish(ax: Axes, title: str, *, spines: Sequence[str] = ("left", "bottom")) 
     text = _wrapped(title, ax, share - left)  # it begins where the axes do
     if is_alone and isinstance(ax.figure, Figure):
         ax.figure.set_figheight(ax.figure.get_figheight() + 0.17 * max(0, text.count("\n") - 1))
-    ax.set_title(text)
+    is_above = ax.xaxis.get_tick_params().get("labeltop")  # else there is nothing to measure
+    ax.set_title(text, y=None if is_above else 1.0)
     return ax
 
 

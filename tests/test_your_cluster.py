@@ -265,7 +265,7 @@ def test_alerts_are_held_against_the_troubles(held) -> None:
 
 def test_the_table_of_alerts_has_a_row_for_each(found) -> None:
     page = your_cluster.alerts_table(found, FAULTS, 2, [0, 60], 15).data
-    assert page.count("<tr>") == 1 + 7
+    assert page.count("<tr>") == 1 + 8
     assert "<td>never fires</td>" in page
     assert all(start < end for start, end in alerts.incident_spans(found.incidents, found.record))
 

@@ -7,12 +7,14 @@ are ms on the clock of the record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
 from isrlab.events import exact
+from isrlab.events.exact import Key
 from isrlab.events.spans import merged
+from isrlab.events.statements import BrokerIds
 from isrlab.logs.history.record import Record
 from isrlab.logs.incidents.find import Incident
 
@@ -24,6 +26,7 @@ UNDER_MIN_ISR = "UnderMinIsrPartitionCount > 0"
 OFFLINE = "OfflinePartitionsCount > 0"
 SHRINKS = "increase(IsrShrinksPerSec) > 0"
 UNCLEAN = "increase(UncleanLeaderElectionsPerSec) > 0"
+ELIGIBLE = "increase(ElectionFromEligibleLeaderReplicasPerSec) > 0"
 REFUSED = "increase(ErrorsPerSec, NOT_ENOUGH_REPLICAS) > 0"
 WINDOW_MS = 300_000  # in which `increase` of a counter looks back
 SOON_MS = 10_000  # after a fault, in which its effects still begin
@@ -60,12 +63,22 @@ def conditions(record: Record, min_insync_replicas: int) -> dict[str, Times]:
     counted = {SHRINKS: [each.start_ms for each in exact.evictions(record.events, record.end_ms)]}
     unclean = [row for row in record.rows["leader"] if row.detail.get("unclean")]
     counted[UNCLEAN] = [r.ts_ms for r in (*unclean, *record.said_of("unclean_election"))]
+    counted[ELIGIBLE] = [*_elected_from_elr(record)]
     refusals = (
         r for r in record.rows["produce_error"] if "NOT_ENOUGH" in r.detail.get("error", "")
     )
     counted[REFUSED] = [row.ts_ms for row in refusals]
     held |= {alert: [(ms, ms + WINDOW_MS) for ms in times] for alert, times in counted.items()}
     return {alert: merged(times) for alert, times in held.items()}
+
+
+def _elected_from_elr(record: Record) -> Iterator[int]:
+    """When eligible leader replicas were elected, as the metadata log shows (TopicDelta 4.1.2)."""
+    eligible: dict[Key, BrokerIds] = {}
+    for row in record.rows["isr_commit"]:
+        if row.leader in eligible.get(row.key, ()):
+            yield row.ts_ms
+        eligible[row.key] = row.ids("elr")
 
 
 def firings(held: Times, for_ms: int, every_ms: int) -> Times:

@@ -3,14 +3,15 @@
 A recording has a *fault* if its truth has a process that was paused, killed or starved, a link that
 was cut, a disk that was full, or a throttle that was left; the others are planned restarts and an
 undisturbed cluster. A rule notices a fault if it begins to fire at any time from then on; when it
-does so before, or without a fault, that is a page for nothing. Names in PromQL are those that
-Prometheus' jmx_exporter makes with lowercaseOutputName; a counter `XPerSec` is `x_total` there.
+does so before, or without a fault, that is a page for nothing. The rules are files of data/alerts;
+tests/test_alerts.py runs them in promtool, on what the exporter shows of real brokers.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import lzma
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from isrlab.installed import DATA
 from isrlab.logs.history.history import history_of
 from isrlab.logs.history.record import Record
 from isrlab.logs.incidents.look import Findings
@@ -34,46 +36,29 @@ GRAVE = (alerts.OFFLINE, alerts.UNDER_MIN_ISR, alerts.UNCLEAN, alerts.REFUSED)
 LEAST = re.compile(r"min_insync_replicas': ?(\d)")
 
 
+ALERTS = DATA / "alerts"
+LONGER = "for: 5m  # longer than a planned restart"
+
+
 class AlertRule(NamedTuple):
-    """`jmx`: domain:type,name of the gauge or counter; `waits`: it has a `for:`."""
+    """`condition`: as `alerts` has it; `waits`: it has a `for:`."""
 
     alert: str
-    condition: str  # as `alerts` has it
-    jmx: str
-    waits: bool
-    level: str
-    labels: str = ""
-
-    @property
-    def expression(self) -> str:
-        """In PromQL: a gauge's sum, or a counter's increase in `alerts.WINDOW_MS`."""
-        domain, kind, name = re.split(r":type=|,name=", self.jmx.lower())
-        metric = f"{domain.replace('.', '_')}_{kind}_{name}"
-        if not name.endswith("persec"):
-            return f"sum({metric}) > 0"
-        total = f"{metric.removesuffix('persec')}_total{self.labels}"
-        return f"sum(increase({total}[{alerts.WINDOW_MS // 60_000}m])) > 0"
+    condition: str
+    waits: bool = False
+    pages: bool = True
 
 
-OF_REPLICAS = "kafka.server:type=ReplicaManager,name="
 RULES = (
-    AlertRule("KafkaPartitionOffline", alerts.OFFLINE,
-              "kafka.controller:type=KafkaController,name=OfflinePartitionsCount", False, "page"),
-    AlertRule("KafkaUncleanElection", alerts.UNCLEAN,
-              "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec",
-              False, "page"),
-    AlertRule("KafkaUnderMinIsr", alerts.UNDER_MIN_ISR,
-              f"{OF_REPLICAS}UnderMinIsrPartitionCount", False, "page"),
-    AlertRule("KafkaProduceRefused", alerts.REFUSED,
-              "kafka.network:type=RequestMetrics,name=ErrorsPerSec", False, "page",
-              '{request="Produce",error=~"NOT_ENOUGH_REPLICAS.*"}'),
-    AlertRule("KafkaUnderReplicated", alerts.UNDER_REPLICATED,
-              f"{OF_REPLICAS}UnderReplicatedPartitions", True, "page"),
-    AlertRule("KafkaAtMinIsr", alerts.AT_MIN_ISR,
-              f"{OF_REPLICAS}AtMinIsrPartitionCount", True, "ticket"),
-    AlertRule("KafkaIsrShrinks", alerts.SHRINKS,
-              f"{OF_REPLICAS}IsrShrinksPerSec", False, "none"),
-)  # fmt: skip
+    AlertRule("KafkaPartitionOffline", alerts.OFFLINE),
+    AlertRule("KafkaUncleanElection", alerts.UNCLEAN),
+    AlertRule("KafkaElectionFromElr", alerts.ELIGIBLE),
+    AlertRule("KafkaUnderMinIsr", alerts.UNDER_MIN_ISR),
+    AlertRule("KafkaProduceRefused", alerts.REFUSED),
+    AlertRule("KafkaUnderReplicated", alerts.UNDER_REPLICATED, waits=True),
+    AlertRule("KafkaAtMinIsr", alerts.AT_MIN_ISR, waits=True, pages=False),
+    AlertRule("KafkaIsrShrinks", alerts.SHRINKS, pages=False),
+)
 
 
 class FaultRecording(NamedTuple):
@@ -94,15 +79,15 @@ class FaultRecording(NamedTuple):
 
 
 def wait_s(findings: Findings, every_s: float) -> float:
-    """`for:` in s, longer than every planned restart in these logs; 5 minutes if there is none."""
+    """`for:` in s: five minutes, or longer than the longest planned restart in these logs."""
     took = [e.end_ms - e.start_ms for e in findings.incidents if e.what == "restart" and e.end_ms]
-    return every_s * (1 + floor(max(took) / (1000 * every_s))) if took else 300.0
+    return max(300.0, every_s * (1 + floor(max(took, default=0) / (1000 * every_s))))
 
 
 def recorded(folder: str | Path) -> Iterator[FaultRecording]:
-    """Every recording in a folder, and in its `incidents`."""
-    root = Path(folder)
-    for each in sorted([*root.glob("kafka-*"), *root.glob("moved-*"), *root.glob("incidents/*/")]):
+    """Every recording in a folder, in its `incidents`, and in `eligible` (losses with ELR)."""
+    root, names = Path(folder), ("kafka-*", "moved-*", "incidents/*/", "eligible/*/")
+    for each in sorted(path for name in names for path in root.glob(name)):
         logs = read_local(each)
         rows = history_of(logs.events, logs.files).rows
         record = Record(rows)
@@ -125,6 +110,9 @@ def _judgeable(folder: Path, record: Record) -> FaultRecording:
                    for row in rows]  # fmt: skip
     else:  # a broker was paused or killed while partitions moved
         actions = [(record.start_ms, "pause")]
+        if (tries := folder.with_name(f"{folder.name}.json.xz")).is_file():
+            known = json.loads(lzma.decompress(tries.read_bytes()))
+            loses = any(each["lost"] for each in known["tries"])
     times = [round(ms) for ms, what in actions if FAULT.search(what)]
     return FaultRecording(
         folder.name, alerts.conditions(record, least), min(times, default=None), loses
@@ -135,7 +123,7 @@ def judged(recordings: Sequence[FaultRecording], for_s: float, every_s: float) -
     """A row for each rule, with and without its `for:`, and one for all that page."""
     asked = [(rule, wait) for rule in RULES for wait in dict.fromkeys((0.0, for_s * rule.waits))]
     rows = [_row(recordings, [each], every_s) for each in asked]
-    pages = [(rule, for_s * rule.waits) for rule in RULES if rule.level == "page"]
+    pages = [(rule, for_s * rule.waits) for rule in RULES if rule.pages]
     all_rows = [*rows, {**_row(recordings, pages, every_s), "alert": "all that page", "for": ""}]
     return pd.DataFrame(all_rows)
 
@@ -156,7 +144,8 @@ def _row(
         count["grave noticed"] += each.is_grave and is_noticed
     (rule, wait), *_ = asked
     return {
-        "alert": rule.alert, "for": f"{wait:g}s", "level": rule.level, "pages": count["pages"],
+        "alert": rule.alert, "for": f"{wait:g}s", "level": "page" if rule.pages else "none",
+        "pages": count["pages"],
         "pages for nothing": count["for nothing"],
         f"faults missed (of {count['faults']})": count["faults"] - count["noticed"],
         f"grave ones missed (of {count['grave']})": count["grave"] - count["grave noticed"],
@@ -169,11 +158,6 @@ def _fires(each: FaultRecording, rule: AlertRule, wait: float, every_s: float) -
 
 
 def as_yaml(for_s: float) -> str:
-    """The rules that page or open a ticket, as Prometheus reads them."""
-    lines = ["groups:", "- name: kafka-replication", "  rules:"]
-    for rule in RULES:
-        if rule.level != "none":
-            lines += [f"  - alert: {rule.alert}  # {rule.jmx}", f"    expr: {rule.expression}",
-                      f"    for: {for_s * rule.waits:g}s",
-                      f"    labels: {{severity: {rule.level}}}"]  # fmt: skip
-    return "\n".join(lines)
+    """The configuration of the exporter, and the rules that page."""
+    exporter, paging = ((ALERTS / name).read_text() for name in ("jmx_exporter.yml", "rules.yml"))
+    return f"{exporter}---\n{paging.replace(LONGER, f'for: {for_s:g}s')}"

@@ -12,7 +12,7 @@ import pytest
 from isrlab.check import cluster
 from isrlab.check.outcome import Shapes
 
-FILES = sorted((Path(__file__).parent.parent / "data" / "check").glob("*.jsonl.xz"))
+FILES = sorted((Path(__file__).parent.parent / "data" / "check").glob("*-[0-9].jsonl.xz"))
 
 
 @cache

@@ -6,7 +6,8 @@ unknown ones are skipped. Lengths are stored plus one, so that 0 is null. Many r
 in their first fields, which have a fixed size: the rest is decoded once.
 
 No library on PyPI decodes these records (kio and kafka-python know the client protocol only).
-Source: AbstractApiMessageSerde.java, ByteBufferAccessor.java, 3.9.
+Source: AbstractApiMessageSerde.java, ByteBufferAccessor.java, 3.9; LeaderChangeMessage.json,
+VotersRecord.json, ControlRecordType.java, 4.1.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ Value: TypeAlias = tuple[Any, int]  # the value, and the index at which it ends
 ReadValue: TypeAlias = Callable[..., Value]  # reads bytes from an index on
 FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}
 FIXED["uuid"] = "16s"
+LEADER_CHANGE, VOTERS = 2, 6  # types of control records
 
 
 class WireField(NamedTuple):
@@ -60,6 +62,22 @@ def schemas() -> dict[int, Schema]:
             last, name = int(third.split("-")[-1]), second.removesuffix("Record")
             known[int(first)] = Schema(name, last, [], rest == ["skipped"])
     return known
+
+
+def quorum_in(kind: int, value: bytes) -> dict[str, Any]:
+    """The voters in a control record, and the leader of a LeaderChangeMessage; else nothing."""
+    if kind not in (LEADER_CHANGE, VOTERS):
+        return {}
+    version, leader = struct.unpack_from(">hi", value)
+    at, voter = 2, [WireField("0", "int32"), WireField("directory", "uuid")]
+    if kind == LEADER_CHANGE:
+        at, voter = 6, voter[: 1 + version]
+    else:  # its versions of KRaft are a structure, here without tagged fields
+        voter += [WireField("ends", "[](string,string,uint16)"), WireField("least", "int16")]
+        voter += [WireField("most", "int16"), WireField("tags", "int8")]
+    voters, _ = _structs(_struct(voter))(value, at)
+    known = {"voters": tuple(each["0"] for each in voters)}
+    return known | ({"leader": leader} if kind == LEADER_CHANGE else {})
 
 
 @lru_cache(maxsize=1024)

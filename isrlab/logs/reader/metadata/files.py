@@ -110,7 +110,10 @@ def last_state(
     """The state at the end of the files of one folder, and the rows before it."""
     chains: list[Chain] = []
     rows_before = [*_folder(sources, chains, kind)]
-    return max(chains, key=lambda chain: chain.reader.next_offset or 0).cluster, rows_before
+    chains.sort(key=lambda chain: chain.reader.next_offset or 0)
+    for chain in chains:
+        chains[-1].cluster.quorum |= chain.reader.quorum
+    return chains[-1].cluster, rows_before
 
 
 def _folder(

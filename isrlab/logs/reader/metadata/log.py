@@ -53,6 +53,8 @@ class MetadataCluster:
         self.leaving: dict[int, str] = {}  # in this batch, and why
         self.settings: dict[tuple[int, str, str], str] = {}
         self.brokers: dict[int, dict[str, Any]] = {}  # the registration of each
+        self.quorum: dict[str, Any] = {}  # voters and leader, if control records have them
+        self.controllers: set[int] = set()  # that have registered, from 3.7 on
         self.saved: tuple[list[Any], list[MetadataEvent]] | None = (
             None  # before a transaction; its events
         )
@@ -106,6 +108,8 @@ class MetadataCluster:
                 yield from self._on_partition(key_of(data), data)
             case "PartitionChange":
                 yield from self._on_change(key_of(data), data)
+            case "RegisterController":
+                self.controllers.add(data["controllerId"])
             case "ClearElr":
                 yield from self._on_clear_elr(data["topicName"])
             case "Config":

@@ -22,6 +22,7 @@ from isrlab.logs.reader.metadata.checksum import crc32c
 from isrlab.logs.reader.metadata.encoding import (
     UnknownRecord,
     decoder,
+    quorum_in,
     schemas,
     varint,
 )
@@ -59,7 +60,7 @@ class Damage(NamedTuple):
 class MetadataReader:
     """Reads the files of one log, one after another; `next_offset` is the one expected next.
 
-    `ended` is true if the last file was a whole checkpoint.
+    `ended` is true if the last file was a whole checkpoint. `quorum`: the last voters and leader.
     """
 
     def __init__(self) -> None:
@@ -67,6 +68,7 @@ class MetadataReader:
         self.last_ms = 0
         self.records = 0
         self.ended = False
+        self.quorum: dict[str, Any] = {}
 
     def segment(self, data: bytes) -> Iterator[list[Record] | Damage]:
         """The relevant batches of a segment or checkpoint, and the damage in it."""
@@ -108,6 +110,7 @@ class MetadataReader:
                 ms, value, key = _parts(data, position, end)
                 if attributes & CONTROL:
                     self.ended = key[2:4] == bytes([0, SNAPSHOT_FOOTER])
+                    self.quorum |= quorum_in(key[3], value)
                 else:
                     name, read = decoder(value[:3])
                     if read:

@@ -122,6 +122,14 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Register `%%scenario` and `%%exercise`, and their completion, with an IPython shell."""
 
+    def fail(error: Exception) -> None:
+        """Print the error to a reader; raise it where papermill or nbval runs the cell, which
+        allow no input."""
+        parent = shell.get_parent() if hasattr(shell, "get_parent") else {}
+        if not parent.get("content", {}).get("allow_stdin", True):
+            raise error
+        print(error)
+
     def play_cell(line: str, cell: str) -> None:
         try:
             options = _read("%%scenario", line, version={"type": str}, name={"default": "run"})
@@ -129,7 +137,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
                 raise ValueError(f"{options.name!r} is not the name of a variable")
             run = scenario.play(cell, version=options.version)
         except (ValueError, NotSettledError) as error:
-            print(error)
+            fail(error)
             return
         shell.user_ns[options.name] = run
         print(run.printed, end="")
@@ -140,7 +148,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
         try:
             print(answer(line, cell))
         except (ValueError, NotSettledError) as error:
-            print(error)
+            fail(error)
 
     usages = (f"{name} {form.words} {form.options}" for name, form in COMMANDS.items())
     lines = (textwrap.fill(usage, 90, subsequent_indent=" " * 4) for usage in usages)

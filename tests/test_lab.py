@@ -12,6 +12,9 @@ import nbformat
 import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from nbformat.v4 import new_code_cell, new_notebook
 
 import isrlab
 from isrlab import magic
@@ -106,3 +109,18 @@ def test_what_jupyterlab_saves_has_no_widget_beside_its_player():
     saved = [output["data"] for output in content["cells"][0]["outputs"]]
     assert [notebooks.WIDGET in data for data in saved] == [False, True]
     notebooks.save_players(model={"type": "file", "content": "text"})
+
+
+@pytest.mark.parametrize(
+    "cell", ["%%scenario\npartitoin replicas=1,2", "%%exercise keep_m3\nkill 1"]
+)
+def test_a_wrong_cell_fails_where_nobody_reads_it(cell):
+    """papermill and nbval allow no input; JupyterLab does, and then shows the sentence alone."""
+    notebook = new_notebook(cells=[new_code_cell("%load_ext isrlab"), new_code_cell(cell)])
+    with pytest.raises(CellExecutionError, match="known"):
+        NotebookClient(notebook, kernel_name="python3", timeout=60).execute()
+
+    lab = NotebookClient(notebook, kernel_name="python3", timeout=60)
+    lab.on_notebook_start = lambda notebook: setattr(lab.kc, "allow_stdin", True)
+    lab.execute()
+    assert "known" in notebook.cells[1].outputs[0]["text"]

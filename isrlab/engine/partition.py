@@ -97,6 +97,8 @@ class Controller(Frozen):
     def storing(self, **changes: Any) -> Controller:
         """The controller after one write of these fields of the stored state."""
         state = replace(self.state, partition_epoch=self.partition_epoch + 1, **changes)
-        assert state.leader in (NO_LEADER, *state.isr), f"leader {state.leader} is not in the ISR"
+        is_in_isr = state.leader in (NO_LEADER, *state.isr)
+        was_in_isr = self.leader in (NO_LEADER, *self.isr)  # not in every state that logs report
+        assert is_in_isr or not was_in_isr, f"leader {state.leader} is not in the ISR {state.isr}"
         assert state.leader_epoch >= self.leader_epoch, "the leader epoch falls"
         return replace(self, state=state)

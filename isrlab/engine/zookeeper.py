@@ -55,7 +55,7 @@ def shut_down(controller: Controller, broker: int) -> Controller:
     """Take a stopping broker out of the ISR, unless it leads and has no successor."""
     if controller.leader != broker:
         return _without(controller, broker)
-    successor = _first_in_sync(controller)
+    successor = _first_in_sync(controller, but=broker)
     if successor == NO_LEADER:
         return controller
     return _write(controller, successor, tuple(i for i in controller.isr if i != broker))
@@ -96,8 +96,8 @@ def _moved(controller: Controller) -> Controller:
     return after
 
 
-def _first_in_sync(controller: Controller) -> int:
-    in_sync = (r for r in controller.replicas if r in controller.isr)
+def _first_in_sync(controller: Controller, but: int = NO_LEADER) -> int:
+    in_sync = (r for r in controller.replicas if r in controller.isr and r != but)
     return next((r for r in in_sync if r in controller.available), NO_LEADER)
 
 

@@ -59,6 +59,7 @@ LOADS = (  # name, settings, share of the partitions that are busy, opponents in
 ROUNDS = 3
 PARTITIONS_OF_A_BROKER = 333
 GROWING_MINUTES = 10
+GROWING_S = 5.0  # of processor time, at least, for each size
 GROWING = [1_000 * 2**doubling for doubling in range(6)]
 SPARK_JOB = FleetConfig(partitions=4_000, brokers=24, minutes=540)
 
@@ -172,7 +173,7 @@ def part_grow(partitions: int) -> Figures:
     brokers = max(3, round(partitions / PARTITIONS_OF_A_BROKER))
     config = FleetConfig(partitions=partitions, brokers=brokers, minutes=GROWING_MINUTES)
     runs, events, began = 0, 0, time.process_time()
-    while time.process_time() - began < 5:
+    while time.process_time() - began < GROWING_S:
         seeded = config.with_(seed=1 + runs)
         for leader in leaders(seeded):
             for table in tables(seeded, run_cell_in_windows(seeded, leader)):

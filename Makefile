@@ -21,8 +21,13 @@ INSTALLED := $(VENV)/.installed
 # uv reads pylock.toml, which pip does not support yet.
 UV = $(BIN)/python -m pip install --quiet --disable-pip-version-check uv && \
   VIRTUAL_ENV=$(VENV) $(BIN)/uv
+# Names that make an environment without numba, Spark and the tests' libraries, if there is none.
+LIGHT := $(if $(LOCKED)$(wildcard $(INSTALLED)),,01 02 03 04 05 06 07 08 09 10)
+IS_LIGHT := $(and $(filter $(LIGHT),$(firstword $(ARGS))),$(filter -% $(LIGHT) none,$(or $(word 2,$(ARGS)),none)))
+FOR_REPORT := $(if $(IS_LIGHT),$(VENV)/.installed-notebooks,$(INSTALLED))
 # All tests of a file or notebook run in one process, in the order of tests/conftest.py. (With pytest
 # 9.2 and xdist 3.8 `--dist loadgroup` silently groups nothing: pytest-xdist issue 1386.)
+MEASURED := $(BIN)/python tools/processor_seconds.py
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 TUTORIALS := $(shell grep -L '^ *"from isrlab import.* spark' notebooks/*.ipynb)  # those that need no Spark
 SPARK_NOTEBOOKS := $(notdir $(basename $(filter-out $(TUTORIALS),$(wildcard notebooks/*.ipynb))))
@@ -31,7 +36,7 @@ SPARK_NOTEBOOKS := $(notdir $(basename $(filter-out $(TUTORIALS),$(wildcard note
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help report page site install test check lint types lab wheel lock bench notebooks judge hunt hold watch record clean
+.PHONY: help report page site install test every-test check quick-tests lint types lab wheel lock bench notebooks judge hunt hold watch record clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 18
@@ -40,8 +45,8 @@ help: ## list these targets
 ifeq ($(ARGS),)
 report: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 endif
-report: $(INSTALLED) ## run every notebook and write reports/index.html
-	$(BIN)/python -m isrlab report --jobs $(JOBS) $(ARGS)
+report: $(FOR_REPORT) ## run every notebook and write reports/index.html
+	$(MEASURED) $(BIN)/python -m isrlab report --jobs $(JOBS) $(ARGS)
 
 page: $(INSTALLED) ## build the playground in reports/play, for any web server (needs npm the first time)
 	$(BIN)/python -m isrlab page $(ARGS)
@@ -52,10 +57,16 @@ install: $(INSTALLED) ## make the environment that the other targets use
 
 # nbval executes the tutorials and compares their outputs with the stored ones. The notebooks on Spark
 # are executed, with small fleets, only if no `make report` has run their current versions.
-test: lint types ## ruff, mypy and all tests, nbval on the tutorials included; the twenty slowest
+test: $(INSTALLED) ## ruff, mypy and all tests, nbval on the tutorials included; the twenty slowest
+	@$(MEASURED) $(MAKE) --no-print-directory lint types every-test
+
+every-test:
 	$(PYTEST) --durations=20 --nbval --nbval-current-env tests $(TUTORIALS) $(ARGS)
 
-check: lint types ## in a minute: ruff, mypy and the tests that are not in tests/slow.txt
+check: $(INSTALLED) ## in a minute: ruff, mypy and the tests that are not in tests/slow.txt
+	@$(MEASURED) $(MAKE) --no-print-directory lint types quick-tests
+
+quick-tests:
 	$(PYTEST) -m "not slow" -q tests $(ARGS)
 
 lint: $(INSTALLED)
@@ -128,7 +139,9 @@ clean: ## remove the outputs of the targets above, except the environment
 	rm -rf reports build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 
 # The stamp avoids a second installation: it is older than pyproject.toml only after a change of it.
-$(INSTALLED): pyproject.toml $(if $(LOCKED),pylock.toml)
+$(INSTALLED): EXTRAS := all,test
+$(VENV)/.installed-notebooks: EXTRAS := notebooks
+$(INSTALLED) $(VENV)/.installed-notebooks: pyproject.toml $(if $(LOCKED),pylock.toml)
 	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "isrlab needs Python 3.11 or newer, and '$(PYTHON)' is older or missing." \
 	         "Install one, then name it: make PYTHON=python3.12 ..." >&2; exit 1; }
@@ -138,5 +151,5 @@ $(INSTALLED): pyproject.toml $(if $(LOCKED),pylock.toml)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(if $(LOCKED),$(UV) pip install --quiet --requirement pylock.toml)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  $(if $(LOCKED),--no-deps --editable .,--editable '.[all,test]')
+	  $(if $(LOCKED),--no-deps --editable .,--no-compile --editable '.[$(EXTRAS)]')
 	@touch $@

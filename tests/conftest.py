@@ -1,4 +1,4 @@
-"""Shared by all tests: Spark, `--rewrite`, nbval, figures, and the order of the tests."""
+"""Shared by all tests: Spark, `--rewrite`, figures, and the order of the tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import matplotlib
 import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
-from nbval.kernel import RunningKernel
 
 from isrlab import spark as isrlab_spark
 from isrlab.java import JavaMissingError
@@ -40,19 +39,6 @@ def pytest_addoption(parser):
     )
     parser.addoption("--store-slow", action="store_true", help="after a run of all: renew slow.txt")
     parser.addoption("--fuzz", action="store_true", help="all prefixes, 10,000 flips: minutes")
-
-
-def pytest_configure():
-    """Let nbval run cells as JupyterLab does.
-
-    It runs cells without history; IPython then ignores the semicolon that hides a cell's value, so
-    computed outputs never equal stored ones.
-    """
-
-    def execute_cell_input(kernel, source, allow_stdin=None):
-        return kernel.kc.execute(source, allow_stdin=allow_stdin, stop_on_error=False)
-
-    RunningKernel.execute_cell_input = execute_cell_input
 
 
 def pytest_collection_modifyitems(config, items):

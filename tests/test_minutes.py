@@ -34,7 +34,7 @@ FOLDED = re.compile(r"(?s)<details><summary>(?!Answer<).*?</details>")
 MARKUP = re.compile(r"(?sm)<(style|script|svg)\b.*?</\1>|<[^>]*>|\]\([^)]*\)|^\d+\. ")
 
 LATER = {  # their heads come with the next change of their prose
-    "09_last_replica_standing", "10_data_loss_today", "12_isr_churn",
+    "09_last_replica_standing", "10_data_loss_today",
     "14_whose_fault_is_it", "17_rolling_restart",
 }  # fmt: skip
 

@@ -259,22 +259,6 @@ class Record:
         return times
 
     @cached_property
-    def gone(self) -> list[Statement]:
-        """The last row about each broker that died or was fenced, if it is not back at the end."""
-        last: dict[int | None, Statement] = {}
-        for row in sorted(self.rows["crash"] + self.rows["restart"] + self.starts, key=_ms):
-            last[about(row)] = row
-        alive = {broker: ts_ms - BIRTH_MS for broker, ts_ms in self.log_ends.items()}
-        for span in (spans[-1] for spans in self.spans.values()):
-            for broker in span.isr if len(span.isr) > 1 else ():
-                alive[broker] = max(alive.get(broker, 0), span.start_ms)
-        return [
-            row
-            for broker, row in last.items()
-            if row.kind == "crash" and (broker not in alive or alive[broker] <= row.ts_ms)
-        ]
-
-    @cached_property
     def stopped_ms(self) -> int | None:
         """When the first broker was asked to stop, if all brokers stopped at the end within a
         minute, most of them cleanly, and none was restarted.

@@ -58,7 +58,7 @@ def strained(record: Record) -> Iterator[list[Statement]]:
     """The failed requests of one broker, for each time in which only its requests failed."""
     rows = [r for sign in STRAINED for r in record.said_of(sign) if r.replica not in record.hosts]
     rows.sort(key=lambda row: row.ts_ms)
-    for broker in record.hosts:
+    for broker in record.hosts if len(record.hosts & record.log_ends.keys()) > 1 else ():
         for run in _runs((row for row in rows if row.broker == broker), 2 * APART_MS):
             span = run[0].ts_ms - APART_MS, run[-1].ts_ms + APART_MS
             others = (r for r in rows if r.broker != broker and span[0] <= r.ts_ms <= span[1])

@@ -14,6 +14,7 @@ from isrlab.events.exact import Absence
 from isrlab.events.spans import Interval
 from isrlab.events.statements import Statement
 from isrlab.logs.history.record import STOPPING_MS, Record, about, in_span
+from isrlab.logs.incidents import contact
 from isrlab.logs.incidents.controllers import STILL_MS, elections, moments
 from isrlab.logs.incidents.losses import Loss
 from isrlab.logs.incidents.parties import BEFORE_MS, SAME_EVENT_MS, SOON_MS, Party, is_back_at_once
@@ -24,7 +25,8 @@ PARTIES = (
     "broker", "link", "controller", "zookeeper", "cluster", "loss", "quorum", "strained", "topic",
     "cancelled",
 )  # fmt: skip
-SIGNS = ("session_lost", "out_of_resources")
+SIGNS = ("session_lost", "out_of_resources", "start_failed", "damaged", "too_large")
+LOSSES = ("unclean", "emptied", "leads", "cut", "tail_cut", "leaderless")  # Loss.rows
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,17 @@ class Case:
     @property
     def is_open(self) -> bool:
         """A replica is out, a broker or disk is gone, or heartbeats fail until the logs end."""
-        gone = (row for row in self.record.gone if about(row) in self.brokers)
-        is_gone = any(self.span[0] <= row.ts_ms <= self.span[1] for row in gone)
+        is_gone = any(in_span(self.lost, self.span))
         if self.party.kind in ("quorum", "strained"):
-            return self.record.end_ms - self.span[1] < STILL_MS
+            is_known = self.record.log_ends.keys() >= {*self.brokers}
+            return is_known and self.record.end_ms - self.span[1] < STILL_MS
         return is_gone or self._is_broken or any(out.end_ms is None for out in self.outs)
+
+    @property
+    def lost(self) -> list[Statement]:
+        """The lines since which nothing is heard of the party, if it is one broker."""
+        is_one = self.party.kind in ("broker", "controller") and len(self.brokers) == 1
+        return contact.lost(self.record).get(self.brokers[0], []) if is_one else []
 
     @property
     def _is_broken(self) -> bool:
@@ -83,11 +91,6 @@ class Case:
     def said(self, kinds: str, **detail: str) -> list[Statement]:
         return self.own(self.record.said(kinds, self.span, None, **detail))
 
-    def others_say(self, sign: str) -> list[Statement]:
-        """Signs that other brokers logged about the party."""
-        rows = self.record.said("sign", self.span, sign=sign)
-        return [row for row in rows if row.replica in self.brokers]
-
     def failed(self) -> list[Statement]:
         """Replicas of the party that failed permanently."""
         return [
@@ -98,6 +101,9 @@ class Case:
 
     def left(self, outs: list[Absence] | None = None) -> list[Statement]:
         return [out.left for out in (self.outs if outs is None else outs) if out.left]
+
+    def of_losses(self, kind: str) -> list[Statement]:
+        return [row for loss in self.losses for row in loss.rows.get(kind, ())]
 
 
 class Facts(Case):
@@ -114,9 +120,6 @@ class Facts(Case):
 
     def removed_by_leaders(self) -> list[Statement]:
         return self.left([out for out in self.removed if out.leader])
-
-    def removed_by_controller(self) -> list[Statement]:
-        return self.left([out for out in self.removed if out.leader is None])
 
     def removes_others(self) -> list[Statement]:
         return self.left(self.removes)
@@ -183,21 +186,17 @@ class Facts(Case):
 
     def stop_asked(self) -> list[Statement]:
         """A process was asked to stop: not one that stops because its start failed."""
-        failed = [row.ts_ms for row in self.start_failed()]
+        failed = [row.ts_ms for row in self.said("sign", sign="start_failed")]
         return [
             row
             for row in self.said("sign", sign="stop_asked")
             if not any(0 <= row.ts_ms - ms <= SOON_MS for ms in failed)
         ]
 
-    def start_failed(self) -> list[Statement]:
-        """A process that was started exited by itself, or was refused by the cluster."""
-        return self.said("sign", sign="start_failed")
-
     def started(self) -> list[Statement]:
         """A process restarted, after its stop and successfully, and its log did not begin there."""
         stopped_ms = max((row.ts_ms for row in self.stop_asked()), default=0)
-        failed = [row.ts_ms for row in self.start_failed()]
+        failed = [row.ts_ms for row in self.said("sign", sign="start_failed")]
         rows = [
             row
             for row in self.own(in_span(self.record.starts, self.span))
@@ -226,23 +225,14 @@ class Facts(Case):
         return rows if self.party.kind == "broker" else []
 
     def silent(self) -> list[Statement]:
-        """The broker's log ends at about the first absence, the others continue, and it is not back
-        in any ISR. That alone does not prove a crash: its clock may be behind."""
-        if not self.is_open or any(out.end_ms is not None for out in self.outs):
-            return []
-        first_ms = min((out.start_ms for out in self.outs), default=self.record.end_ms)
-        apart_ms = self.record.apart_ms(*self.brokers)
-        until_ms = min(first_ms + SOON_MS + apart_ms, self.record.end_ms - SOON_MS)
-        return [row for row in self._ends if row.ts_ms < until_ms]
-
-    def unreachable(self) -> list[Statement]:
-        """Others cannot fetch from the broker, or the controller has fenced or removed it."""
-        failed = self.others_say("not_listening") or self.others_say("fetch_failed")
-        return failed or self.fenced() or self.removed_by_controller()
+        """Contact with the broker is lost until the logs end. That alone does not prove a crash."""
+        return [*in_span(self.lost, self.span)]
 
     def not_listening(self) -> list[Statement]:
         """Connections to the broker are refused: a process that is frozen would still get them."""
-        return self.others_say("not_listening")
+        span = max(self.span[0], *(row.ts_ms for row in self.lost[:1]), 0), self.span[1]
+        rows = (contact.failures(self.record, b, span, contact.REFUSED) for b in self.brokers)
+        return [row for of_broker in rows for row in of_broker]
 
     def spoke(self) -> list[Statement]:
         """The broker's log continues after the first absence began."""
@@ -311,35 +301,6 @@ class Facts(Case):
         """Partitions have no leader."""
         return [row for row in self.troubles if row.kind == "offline"]
 
-    # Losses (losses.py)
-
-    def unclean(self) -> list[Statement]:
-        """A leader was elected that was not in the ISR."""
-        return self._of_losses("unclean")
-
-    def emptied(self) -> list[Statement]:
-        """A replica came back without the log that it had."""
-        return self._of_losses("emptied")
-
-    def leads_empty(self) -> list[Statement]:
-        """A replica that came back without its log was elected."""
-        return self._of_losses("leads")
-
-    def cut(self) -> list[Statement]:
-        """A log was truncated below its high watermark."""
-        return self._of_losses("cut")
-
-    def tail_cut(self) -> list[Statement]:
-        """A log was truncated above its high watermark, and those records are gone."""
-        return self._of_losses("tail_cut")
-
-    def leaderless(self) -> list[Statement]:
-        """A controller named no leader, or the last live member of an ISR went down."""
-        return self._of_losses("leaderless")
-
-    def _of_losses(self, kind: str) -> list[Statement]:
-        return [row for loss in self.losses for row in loss.rows.get(kind, ())]
-
     def served(self) -> list[Statement]:
         """Another broker led just before this one left the ISR."""
         brokers = (None, -1, *self.brokers)
@@ -350,7 +311,7 @@ class Facts(Case):
         """Leaders removed the broker before the controller noticed that it was gone."""
         noticed = [row.ts_ms for row in self.fenced()]
         early = [row for row in self.removed_by_leaders() if noticed and row.ts_ms < min(noticed)]
-        return early if self.removed_by_controller() else []
+        return early if any(out.left and not out.leader for out in self.removed) else []
 
     def under_min_isr(self) -> list[Statement]:
         return [row for row in self.left() if row.detail.get("under_min_isr") == "true"]
@@ -373,12 +334,13 @@ class Facts(Case):
 
 
 _LOOKED_FOR = tuple(name for name in vars(Facts) if not name.startswith("_"))
-FACTS = (*PARTIES, *SIGNS, *_LOOKED_FOR)
+FACTS = (*PARTIES, *SIGNS, *LOSSES, *_LOOKED_FOR)
 
 
 def facts(case: Facts) -> dict[str, list[Statement]]:
     """Every fact that is seen, with its rows in order of time."""
     by_fact = {case.party.kind: case.left() or case.troubles}
     by_fact |= {name: case.said("sign", sign=name) for name in SIGNS}
+    by_fact |= {name: case.of_losses(name) for name in LOSSES}
     by_fact |= {name: getattr(case, name)() for name in _LOOKED_FOR}
     return {name: rows for name, rows in by_fact.items() if rows}

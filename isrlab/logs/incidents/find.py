@@ -19,7 +19,8 @@ from isrlab.events.exact import Absence, Key
 from isrlab.events.spans import Interval, length_ms, within
 from isrlab.events.statements import Statement
 from isrlab.events.wording import counted
-from isrlab.logs.history.record import Record, about, clock
+from isrlab.logs.history.record import Record, clock
+from isrlab.logs.incidents.contact import lost
 from isrlab.logs.incidents.controllers import away, moments, strained
 from isrlab.logs.incidents.facts import PARTIES, Facts, facts
 from isrlab.logs.incidents.losses import Loss, LostRange, losses
@@ -132,10 +133,10 @@ def find(record: Record, min_isr: int | None = None) -> list[Incident]:
         stories.append(_story(Facts(Party("cancelled"), [], moves, record, span)))
     still = [each.case for each in stories if each.case.is_open]
     covered = {b for case in still for b in (*case.brokers, *(out.replica for out in case.outs))}
-    for row in record.gone:
-        if (gone := about(row)) is not None and gone not in covered:
-            party = Party("broker", (gone,))
-            stories.append(_story(_case(party, [], [row], record, Episode([], [row]))))
+    for broker, rows in lost(record).items():
+        if broker not in covered:
+            party = Party("broker" if broker in record.hosts else "controller", (broker,))
+            stories.append(_story(_case(party, [], rows, record, Episode([], rows))))
     joined = _joined(sorted(stories, key=lambda story: _times(story.case)[0]))
     return [_incident(story, min_isr) for story in joined]
 
@@ -298,7 +299,7 @@ def _words(case: Facts) -> dict[str, str]:
     leaders = {out.leader for out in case.outs} - {None}
     ends = case.record.log_ends
     keys = sorted(_all_keys(case))
-    losing = case.emptied() or case.cut() or case.tail_cut()
+    losing = next(filter(None, map(case.of_losses, ("emptied", "cut", "tail_cut"))), [])
     return {
         "who": _listed(case.brokers),
         "losers": _listed(sorted({row.broker for row in losing if row.broker is not None})),

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from isrlab.events.statements import Key, Statement
 from isrlab.logs.history.history import History, history_of
-from isrlab.logs.history.record import Record, about
+from isrlab.logs.history.record import Record
 from isrlab.logs.history.rules import Fault
+from isrlab.logs.incidents.contact import lost
 from isrlab.logs.incidents.exposed import Exposure, exposures
 from isrlab.logs.incidents.find import Incident, find
 from isrlab.logs.incidents.settings import PrintedSettings, settings_of
@@ -55,12 +56,12 @@ class Findings:
 
     @property
     def status(self) -> int:
-        gone, still = self.record.gone, [each for each in self.incidents if not each.is_over]
+        still = [each for each in self.incidents if not each.is_over]
         open_ones = [
             each
             for each in still  # it may be over, if no line shows the end
             if set(self.not_known).isdisjoint(each.partitions)
-            or any(about(row) in each.who for row in gone)
+            or not lost(self.record).keys().isdisjoint(each.who)
         ]
         is_wrong = self.under_replicated or self.under_min_isr or self.leaderless or open_ones
         if is_wrong or self.exposures or any(each.is_proved for each in self.losses):
@@ -99,9 +100,8 @@ def found_in(
         caveats.insert(0, "all brokers were shut down cleanly at the end: that is left out")
         until_ms = record.stopped_ms - 1
         record = Record(_until(history.rows, until_ms), alone=alone, is_torn=is_torn)
-    dark = {
-        gap.key for gap in history.gaps if gap.key and gap.from_ms <= record.end_ms <= gap.to_ms
-    }
+    gaps = [gap for gap in history.gaps if gap.from_ms <= record.end_ms <= gap.to_ms]
+    dark = {gap.key for gap in gaps if gap.key} | _perhaps_back(logs, history, record)
     ends = {
         key: spans[-1].isr
         for key, spans in record.spans.items()  # others were deleted
@@ -134,6 +134,7 @@ def found_in(
             *unmatched(window, history.rows, record),
             *_contradicted(faults),
             *_doubts(logs, history, record, ends),
+            *_unproved(record, incidents),
         ),
         tuple(caveats),
         tuple(each for each in exposures(rows, window.until_ms) if window.has_key(each.key)),
@@ -143,7 +144,8 @@ def found_in(
 
 def _leaderless(keys: set[Key], record: Record, incidents: Sequence[Incident]) -> tuple[Key, ...]:
     """The partitions without a leader at the end: none is named, or no candidate is alive."""
-    named = {key for key in keys if record.leader_at(key, record.end_ms) == -1}
+    gone, at = lost(record).keys(), record.leader_at
+    named = {k for k in keys if at(k, record.end_ms) == -1 or gone >= {*record.spans[k][-1].isr}}
     still = [i for i in incidents if i.leaderless_ms and not i.is_over and i.what == "no_leader"]
     return tuple(sorted(named | (keys & {key for each in still for key in each.partitions})))
 
@@ -174,6 +176,27 @@ def _contradicted(faults: Sequence[Fault]) -> list[str]:
     first = faults[0]
     against = f" (against {first.against})" if first.against else ""
     return [f"{lines} a rule of Kafka: {first.file}:{first.line}: {first.says}{against}"]
+
+
+def _perhaps_back(logs: BrokerLogs, history: History, record: Record) -> set[Key]:
+    """Short partitions whose return only another log may show (in KRaft, a state-change.log)."""
+    if any(scene.hears_all for scene in history.scenes) or not logs.file_rows:
+        return set()
+    servers = [row["brokers"] for row in logs.file_rows if "server" in (row["parts"] or "").split()]
+    heard = {name for names in servers for name in (names or "?").split(",")}
+    is_kraft = any(scene.is_kraft for scene in history.scenes)
+    short = {k for k, spans in record.spans.items() if record.replicas[k] - {*spans[-1].isr}}
+    at, end_ms = record.leader_at, record.end_ms
+    return {k for k in short if is_kraft or heard.isdisjoint({str(at(k, end_ms)), "?"})}
+
+
+def _unproved(record: Record, incidents: Sequence[Incident]) -> list[str]:
+    """The doubt that brokers raise that were away, and whose logs are missing."""
+    left = {out.replica for out in record.outs} | {b for each in incidents for b in each.who}
+    logs = record.log_ends.keys()
+    missing = ", ".join(map(str, sorted(left - logs))) if record.hosts & logs else ""
+    why = "is here: only that log shows whether all is well after its return"
+    return [f"no log of {missing} {why}"] if missing else []
 
 
 def _doubts(logs: BrokerLogs, history: History, record: Record, keys: Iterable[Key]) -> list[str]:

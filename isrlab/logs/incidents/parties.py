@@ -12,8 +12,8 @@ Theory of operation. Absences whose beginnings or ends follow each other within 
    one other broker, gets these pairs; and so on. A broker that is already a party needs no second
    witness: a leader that was paused or disconnected removes healthy followers.
 4. If no role decides, the broker paired with several others gets them. If there are only two, and a
-   third leader keeps the removed one, it is the link between them; without further evidence it is
-   the removed one.
+   third leader reaches the removed one, which runs, it is the link between them; without further
+   evidence it is the removed one.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from isrlab.events.spans import Interval
 from isrlab.events.statements import Statement
 from isrlab.logs.history.record import Record, about, covers, in_span, teller
 from isrlab.logs.history.scene import is_within
+from isrlab.logs.incidents.contact import failures, lost
 from isrlab.logs.incidents.controllers import elections
 
 QUIET_MS = 30_000
@@ -209,13 +210,8 @@ def _is_explained(out: Absence, party: Party, brokers: frozenset[int], record: R
     near = (out.start_ms - BEFORE_MS - apart_ms, until_ms + apart_ms)
     own = is_within(record.restless_ms.get(out.replica, ()), *near)
     is_gone = any(record.said("sign", near, out.replica, sign=name) for name in GONE_SIGNS)
-    if own or is_gone or record.said("crash", near, out.replica):
-        return True
-    if out.end_ms is not None:  # it is back, so its log merely had nothing more to report
-        return False
-    end = record.log_ends.get(out.replica)
-    ends = end is not None and near[0] <= end <= out.start_ms + SAME_EVENT_MS
-    return ends and record.end_ms - (end or 0) > SOON_MS
+    is_lost = out.end_ms is None and out.replica in lost(record)
+    return own or is_gone or is_lost or bool(record.said("crash", near, out.replica))
 
 
 def _largest(outs: list[Absence], known: set[int], record: Record) -> tuple[Party, list[Absence]]:
@@ -263,7 +259,7 @@ def _of_a_pair(outs: list[Absence], record: Record) -> Party:
     for brokers in (slept, jumped):
         if len(brokers) == 1:
             return Party("broker", tuple(who for who in brokers if who))
-    if leader and (is_both_ways or all(_is_kept_elsewhere(out, record) for out in outs[:20])):
+    if leader and (is_both_ways or all(_is_reached_by_others(out, record) for out in outs[:20])):
         return Party("link", tuple(sorted((replica, leader))))
     return Party("broker", (replica,))
 
@@ -274,16 +270,20 @@ def is_back_at_once(out: Absence) -> bool:
     return end_ms is not None and end_ms - out.start_ms < BLINK_MS
 
 
-def _is_kept_elsewhere(out: Absence, record: Record) -> bool:
-    """Whether another leader keeps this replica in its ISR for the whole, long enough absence."""
-    end_ms = out.end_ms or record.end_ms
-    if end_ms - out.start_ms < KEPT_MS:
+def _is_reached_by_others(out: Absence, record: Record) -> bool:
+    """Whether another leader keeps this replica in its ISR for the whole, long enough absence, no
+    other broker fails to reach it, and its own log goes on, or it is back."""
+    span = out.start_ms, record.end_ms if out.end_ms is None else out.end_ms
+    last_ms = record.log_ends.get(out.replica, 0)
+    runs = last_ms > out.start_ms + KEPT_MS or (last_ms and out.end_ms is not None)
+    failed = failures(record, out.replica, span)
+    if span[1] - span[0] < KEPT_MS or not runs or {r.broker for r in failed} - {out.leader}:
         return False
     for key, spans in record.spans.items():
         leader = record.leader_at(key, out.start_ms)
         if leader in (None, -1, out.replica, out.leader):
             continue
-        during = [s for s in spans if s.start_ms < end_ms and s.end_ms > out.start_ms]
-        if during and all(out.replica in span.isr for span in during):
+        during = [s for s in spans if s.start_ms < span[1] and s.end_ms > span[0]]
+        if during and all(out.replica in each.isr for each in during):
             return True
     return False

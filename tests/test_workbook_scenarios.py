@@ -314,11 +314,25 @@ WRITTEN = {  # a rule, and the run in which it first differs from the engine's
     "leaves out the leader": (
         high_watermark,
         lambda ends, isr, before: min([ends[b] for b in isr if b not in (1, 101)], default=before),
-        "alone",
+        "one records",
     ),
-    "is right": (high_watermark, lambda ends, isr, before: min(ends[b] for b in isr), ""),
+    "may fall": (
+        high_watermark,
+        lambda ends, isr, before: min(ends[b] for b in isr),
+        "one records",
+    ),
+    "is right": (
+        high_watermark,
+        lambda ends, isr, before: max(before, min(ends[b] for b in isr)),
+        "",
+    ),
     "counts records": (leaving, lambda age_ms, limit_ms, missing: missing > 3, "leave and return"),
     "has no exemption": (leaving, lambda age_ms, limit_ms, missing: age_ms > limit_ms, "hidden"),
+    "leaves at the limit": (
+        leaving,
+        lambda age, limit, missing: age >= limit and missing > 0,
+        "at the limit",
+    ),
     "knows the clock": (leaving, lambda age, limit, missing: age > limit and missing > 0, ""),
 }
 

@@ -76,12 +76,14 @@ def against_engine(rule: Callable[[dict[int, int], tuple[int, ...], int], int]) 
     `rule` takes the log end offsets that the leader knows, by broker (with its own), the maximal
     ISR, and the high watermark before. The answer names the first difference.
     """
-    count, names = 0, ("sync_cycle", "sync_cycle_busy", "three_replicas")
+    names = "sync_cycle", "sync_cycle_busy", "three_replicas", "one_records_life"
+    count = 0
     scripts = {name.replace("_", " "): scenario.read(name) for name in names} | {"alone": ALONE}
     for name, run in ((name, scenario.play(script)) for name, script in scripts.items()):
         for before, after in pairwise(run.frames[run.first_frame :]):
-            old, new = before.brokers[leader := min(after.brokers)], after.brokers[leader]
-            if not isinstance(old.role, Leader) or not isinstance(new.role, Leader):
+            leader = after.controller.leader
+            old, new = before.brokers.get(leader), after.brokers.get(leader)
+            if not (old and isinstance(old.role, Leader) and new and isinstance(new.role, Leader)):
                 continue
             ends = {leader: new.log.log_end_offset}
             ends |= {remote.id: remote.log_end_offset for remote in new.role.remotes}

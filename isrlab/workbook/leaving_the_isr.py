@@ -130,15 +130,21 @@ def checks(run: Run) -> list[float]:
     return [(f.now_ms - START_MS) / 1000 for f in frames if isinstance(f.message, m.ExpireIsr)]
 
 
+AT_THE_LIMIT = """partition replicas=1,2
+pause 2 fetcher
+produce 1 m1 acks=1
+advance 60s"""
+
+
 def against_engine(rule: Callable[[int, int, int], bool]) -> str:
     """A reader's rule beside the engine's, for each member at each check of some runs.
 
     `rule` takes how old the follower's lag clock is (ms), the limit (ms), and how many records the
     follower lacks, as its leader knows it. The answer names the first check that differs.
     """
-    count = 0
-    for name in ("leave_and_return", "steady_producer", "hidden_follower"):
-        run = scenario.play(scenario.read(name), version="3.7")
+    count, names = 0, ("leave_and_return", "steady_producer", "hidden_follower")
+    scripts = {name: scenario.read(name) for name in names} | {"at_the_limit": AT_THE_LIMIT}
+    for name, run in ((name, scenario.play(s, version="3.7")) for name, s in scripts.items()):
         for before, after in pairwise(run.frames[run.first_frame :]):
             leader = before.brokers.get(after.target)
             is_check = isinstance(after.message, m.ExpireIsr)

@@ -22,7 +22,7 @@ from isrlab.world import scenario
 
 ROOT = Path(__file__).parent.parent
 SMALL = Path(__file__).parent / "notebooks"
-TUTORIAL = ROOT / "notebooks" / "07_data_loss.ipynb"
+TUTORIAL = ROOT / "notebooks" / "26_when_was_it_decided.ipynb"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # As root in a container Chromium has no sandbox; the other options stop its background requests.
 FLAGS = (

@@ -30,7 +30,7 @@ EXERCISE_MIN = 6
 HEAD = re.compile(r"^\*(\d+) minutes to read(.*)\.\*$", re.MULTILINE)
 LISTED = re.compile(r"\]\((\d\d_\w+)\.ipynb\), (\d+) minutes")
 IN_ALL = re.compile(r"(?<=notebooks, )\d+(?= minutes)")
-FOLDED = re.compile(r"(?s)<details><summary>(?!Answer<).*?</details>")
+FOLDED = re.compile(r"(?s)<details><summary>(?!Answer<|The rule<).*?</details>")
 MARKUP = re.compile(r"(?sm)<(style|script|svg)\b.*?</\1>|<[^>]*>|\]\([^)]*\)|^\d+\. ")
 
 LATER = {  # their heads come with the next change of their prose

@@ -61,23 +61,3 @@ def plot_matrix(
     style.finish(ax, title, spines=())
     ax.tick_params(length=0, top=False)
     return ax
-
-
-def outcome_finding(outcomes: Mapping[str, Mapping[str, str]]) -> str:
-    """A sentence: up to which version records are lost or, if that never ends, logs diverge."""
-    columns = list(next(iter(outcomes.values())))
-    bad = _last_with(outcomes, {"lost", "diverged"})
-    if bad is None:
-        return "No version loses anything"
-    if bad + 1 < len(columns):
-        return f"Records are lost up to {columns[bad]}; all is safe from {columns[bad + 1]} on"
-    split = _last_with(outcomes, {"diverged"})
-    if split is None or split + 1 == len(columns):
-        return f"Even {style.listed(columns[bad:])} can lose committed records"
-    return f"Logs diverge up to {columns[split]}, and not from {columns[split + 1]} on"
-
-
-def _last_with(outcomes: Mapping[str, Mapping[str, str]], words: set[str]) -> int | None:
-    """The index of the last column in which any row has one of the words."""
-    hits = [i for row in outcomes.values() for i, word in enumerate(row.values()) if word in words]
-    return max(hits, default=None)

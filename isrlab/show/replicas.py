@@ -353,7 +353,7 @@ def story_finding(run: Run) -> str:
     outcome = run.outcome
     if outcome.diverged:
         follower, offset = outcome.diverged[0]
-        return f"Diverged: replica {follower} differs from its leader from offset {offset:,} on"
+        return f"Diverged: replica {follower} differs from its leader, first at offset {offset:,}"
     if outcome.lost:
         return f"Committed, and lost: {style.listed(outcome.lost)}"
     if outcome.lost_acknowledged:

@@ -13,10 +13,7 @@ from isrlab.world import scenario, words
 from isrlab.world.cluster import START_MS
 from isrlab.world.script import Run
 
-ALONE = """partition replicas=1,2
-pause 2 fetcher
-produce 1 m1 acks=1
-advance 60s"""
+ALONE = "partition replicas=1,2\npause 2 fetcher\nproduce 1 m1 acks=1\nadvance 60s"
 
 
 def fetch_steps(run: Run) -> list[dict[str, object]]:

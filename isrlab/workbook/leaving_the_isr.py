@@ -130,10 +130,7 @@ def checks(run: Run) -> list[float]:
     return [(f.now_ms - START_MS) / 1000 for f in frames if isinstance(f.message, m.ExpireIsr)]
 
 
-AT_THE_LIMIT = """partition replicas=1,2
-pause 2 fetcher
-produce 1 m1 acks=1
-advance 60s"""
+AT_THE_LIMIT = "partition replicas=1,2\npause 2 fetcher\nproduce 1 m1 acks=1\nadvance 60s"
 
 
 def against_engine(rule: Callable[[int, int, int], bool]) -> str:

@@ -19,7 +19,9 @@ pictures, wherever the block prints what the file says (`words.caption`).
 
 from __future__ import annotations
 
-from isrlab.engine.versions import PRESETS, KafkaVersion
+from itertools import groupby
+
+from isrlab.engine.versions import GENERATIONS, KafkaVersion
 from isrlab.installed import DATA
 from isrlab.world.commands import COMMANDS, obey
 from isrlab.world.script import Run, ScriptError, parse
@@ -36,11 +38,18 @@ def read(name: str) -> str:
 
 
 def outcomes(scripts: dict[str, str]) -> dict[str, dict[str, str]]:
-    """For each label, the outcome of its schedule in a word, by version (those of PRESETS)."""
-    return {
-        label: {v.name: play(text, version=v).outcome.word for v in PRESETS.values()}
-        for label, text in scripts.items()
-    }
+    """For each label, the outcome of its schedule in a word, by releases.
+
+    All generations are played; neighbours in which each schedule ends alike share a column.
+    """
+    ends = {v: [play(text, v).outcome.word for text in scripts.values()] for v in GENERATIONS}
+    rows: dict[str, dict[str, str]] = {label: {} for label in scripts}
+    for _, alike in groupby(GENERATIONS, key=ends.__getitem__):
+        same = list(alike)
+        names = dict.fromkeys((same[0].releases.split("-")[0], same[-1].releases.split("-")[-1]))
+        for label, word in zip(scripts, ends[same[0]], strict=True):
+            rows[label]["-".join(names)] = word
+    return rows
 
 
 def play(text: str, version: str | KafkaVersion | None = None) -> Run:

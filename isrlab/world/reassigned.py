@@ -47,11 +47,12 @@ class TopicTry(msgspec.Struct):
 
     @property
     def word(self) -> str:
-        """ "lost"; "leaderless" if nothing was lost and no replica led at some moment; "safe"; or
-        "not counted"."""
+        """ "lost"; if nothing was lost, "stranded" if no replica led at the end, "leaderless" if
+        none led at some moment, or "safe"; or "not counted"."""
         if self.lost:
             return "lost" if self.lost > 0 else "not counted"
-        return "leaderless" if any(m.leader < 0 for m in self.moments) else "safe"
+        leads = [moment.leader >= 0 for moment in self.moments]
+        return "safe" if all(leads) else "leaderless" if leads[-1] else "stranded"
 
     @property
     def moved_s(self) -> float:
@@ -83,6 +84,7 @@ class Tally(NamedTuple):
     tries: int
     lost: int
     leaderless: int
+    stranded: int
     fewest_records: int
     most_records: int
 
@@ -105,7 +107,7 @@ def counts(variant: str | None = None, folder: Path = FOLDER) -> Iterator[Tally]
         words = [each.word for each in tries[key]]
         lost = [each.lost for each in tries[key]]
         yield Tally(*key, len(words), words.count("lost"), words.count("leaderless"),
-                    min(lost), max(lost))  # fmt: skip
+                    words.count("stranded"), min(lost), max(lost))  # fmt: skip
 
 
 def advised(names: Mapping[str, str]) -> list[dict[str, object]]:

@@ -17,6 +17,7 @@ compares. Recordings are never edited.
     play.py      a schedule on a cluster, and its recording
     many.py      many topics of a cluster moved at the same time
     reassigned.py   the losses after a reassignment, ten tries each
+    remedies.py  remedies for an exposed partition, on it and on others; upgrades; ten tries each
     advice.py    the advice of notebooks, ten tries each
     linked.py    fetcher threads and followers that share a link
     Ask.java     asks a controller for other replicas, or for the level of a feature

@@ -201,7 +201,7 @@ class Cluster:
         self._signal("shut down", number, signal.SIGTERM)
         self.processes[number].wait(wait_s)
 
-    def lose_power(self, number: int, topic: str) -> None:
+    def lose_power(self, number: int, *topics: str) -> None:
         """Kill a broker, and remove from its disk what was never flushed: all of partition 0.
 
         Nothing here is flushed before a segment is rolled, so after a power failure the disk would
@@ -209,9 +209,10 @@ class Cluster:
         """
         self.kill(number)
         self.note(f"broker {number} has lost what was not flushed")
-        for path in (self.home(number) / "data" / f"{topic}-0").iterdir():
-            if path.suffix in (".log", ".index", ".timeindex", ".snapshot"):
-                path.unlink()
+        for topic in topics:
+            for path in (self.home(number) / "data" / f"{topic}-0").iterdir():
+                if path.suffix in (".log", ".index", ".timeindex", ".snapshot"):
+                    path.unlink()
 
     # Requests
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -166,9 +166,16 @@ class Many:
         """Set a setting of topics, or of one broker, in one request."""
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         asked = [ConfigResource(kind, of, incremental_configs=[entry]) for of in names]
-        admin = AdminClient(self.cluster.client())
-        for answer in admin.incremental_alter_configs(asked).values():
-            answer.result(60)
+        for left in reversed(range(9)):  # the broker that a client asks may be paused
+            admin = AdminClient(self.cluster.client())
+            answers = admin.incremental_alter_configs(asked, request_timeout=4).values()
+            try:
+                for answer in answers:
+                    answer.result(60)
+                break
+            except KafkaException:
+                if not left:
+                    raise
         self.note(f"{name}={value} of {kind.name.lower()} {', '.join(of.name for of in asked)!r}")
 
     def until(self, groups: Iterable[Group], holds: Callable[[Stored], bool], text: str,

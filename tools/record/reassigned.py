@@ -33,6 +33,7 @@ from record.cluster import Cluster
 from record.many import FREE, SLOW, Group, Many, report
 
 MIN_ISR, ELR = "min.insync.replicas", "eligible.leader.replicas.version"
+THROTTLED = "follower.replication.throttled.replicas"
 RECORDS = 30
 COPY_S = 4  # how long the followers copy before the failure
 
@@ -94,7 +95,7 @@ def drained(many: Many, *names: str, tries: int) -> None:
     many.cluster.kill(4)
     many.until(every, lambda s: 4 not in s.isr or s.leader == -1, "broker 4 is fenced", 40)
     many.look("broker 4 is dead", every)
-    end(many, every, 2, 3, 4)
+    end(many, every, *({2, 3, 4} - set(many.cluster.live())))
 
 
 def begin(many: Many, groups: Sequence[Group]) -> None:
@@ -117,6 +118,17 @@ def help_with(many: Many, groups: Sequence[Group]) -> None:
             many.note(f"{asked} of the cluster: {many.cluster.ask('config', asked)}")
         elif group.name.endswith("-feature"):
             many.note(f"{ELR}=0: {many.cluster.ask('feature', f'{ELR}=0')}")
+        elif group.name.endswith("-undone"):
+            many.reassign({str(group.watched): "cancel"}, [group])
+        elif group.name.endswith("-finished"):
+            many.configure(ResourceType.TOPIC, group.topics, THROTTLED, "")
+            many.until([group], lambda s: len(s.isr) > 1, "a new replica is in sync", 30)
+            time.sleep(3)
+        elif group.name.endswith("-started"):
+            for number in tuple(many.cluster.paused):
+                many.cluster.resume(number)
+            many.cluster.start(*({2, 3} - {*many.cluster.live()}))
+            many.until([group], lambda s: len(s.isr) > 1, "another replica is in sync", 60)
 
 
 def end(many: Many, groups: Sequence[Group], *numbers: int) -> None:

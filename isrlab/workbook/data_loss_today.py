@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -40,26 +40,29 @@ RECORDED = {  # a variant of data/recordings/eligible: what was done
     "A-together": "both partitions, there and back in one request each",
     "C": "a broker is drained and filled while two others are down",
     "G": "a move is cancelled after its new replica has joined",
-    "raised": "min.insync.replicas is raised, and the leader learns of it late",
-    "raised-fenced": "the same, while the controller fences its followers",
 }
-MEASURES = {  # the same, with something done before the last failure
-    "A": "nothing is done",
-    "A-topic": "the topic's min.insync.replicas is set again, to the same value",
-    "A-changed": "the topic's min.insync.replicas is changed, and changed back",
-    "A-cluster": "the cluster's min.insync.replicas is set again, to the same value",
-    "A-feature": "eligible.leader.replicas.version is set to 0",
-    "C": "a broker is drained and filled: nothing is done",
-    "C-topic": "a broker is drained and filled: the topic's value is set again",
-    "G": "a move is cancelled: nothing is done",
-    "G-topic": "a move is cancelled: the topic's value is set again",
+EXPOSED = {  # a variant: its partition
+    "A": "to one replica and back", "C": "drained", "G": "cancelled", "good": "its ELR is right",
+}  # fmt: skip
+REMEDIES = {  # the end of a variant's name: what is done just before the leader fails
+    "": "nothing",
+    "-started": "the brokers that are down are started",
+    "-finished": "the move is finished",
+    "-undone": "the move is cancelled",
+    "-topic": "the topic's min.insync.replicas is set again, to the same value",
+    "-changed": "the topic's min.insync.replicas is changed, and changed back",
+    "-cluster": "the cluster's min.insync.replicas is set again, to the same value",
+    "-feature": "eligible.leader.replicas.version is set to 0",
 }
+LATE = "min.insync.replicas is raised, and the leader, held back by us, learns of it late"
 JUDGES = {  # variant: scenario of the engine, kind of data/hunt that Kafka's controller was seen in
     "A": ("elr_of_two", "elr_of_a_removed_replica"),
     "C": ("drained_and_back", "elr_of_a_drained_broker"),
     "G": ("cancelled_and_lost", "elr_of_one_partition"),
     "raised": ("raised_minimum", "late_min_isr"),
 }
+WORDS = {"": style.WHITE, "kept": style.OUTCOMES["safe"], "leaderless": style.OUTCOMES["offline"],
+         "stranded": style.OUTCOMES["diverged"]}  # fmt: skip
 RELEASES = "4.0", "4.1", "4.2", "4.3", "4.4"
 WITHOUT = {"eligible_leader_replicas": False}
 REPAIRS: dict[str, dict[str, bool]] = {
@@ -74,14 +77,6 @@ def steps(text: str) -> list[str]:
     """The commands of a script that do something, in order."""
     return [c.text for block in scenario.parse(text) for c in block.commands
             if not c.text.startswith(("status", "check", "version"))]  # fmt: skip
-
-
-def stored(run: Run) -> str:
-    """The stored state of a partition, in words: leader, ISR, and the eligible replicas."""
-    state = run.cluster.controller.state
-    leader = f"broker {state.leader} leads" if state.leader > 0 else "no leader"
-    elr = f", ELR {words.ids(state.elr)}" if state.elr else ""
-    return f"{leader}, ISR {words.ids(state.isr) or 'empty'}{elr}"
 
 
 def written(text: str, version: str, partition: str = MOVED) -> list[dict[str, Any]]:
@@ -106,12 +101,17 @@ def written(text: str, version: str, partition: str = MOVED) -> list[dict[str, A
 def outcomes(columns: Mapping[str, KafkaVersion]) -> dict[str, dict[str, str]]:
     """For each variant the outcome by the rules of each column."""
     return {
-        what: {
-            label: scenario.play(scenario.read(name), version=version).outcome.word
-            for label, version in columns.items()
-        }
+        what: {label: ended(scenario.play(scenario.read(name), version=version))
+               for label, version in columns.items()}
         for name, what in VARIANTS.items()
-    }
+    }  # fmt: skip
+
+
+def ended(run: Run) -> str:
+    """The word that `TopicTry.word` has for such a try on real brokers."""
+    leaders = {frame.controller.state.leader for part in run.topic for frame in part.frames}
+    word = run.outcome.word
+    return "leaderless" if word in ("safe", "offline") and min(leaders) < 0 else word
 
 
 def by_release() -> dict[str, KafkaVersion]:
@@ -134,43 +134,50 @@ def plot_outcomes(cells: Mapping[str, Mapping[str, str]]) -> Axes:
     fine = [column for column, number in losing.items() if not number]
     title = f"{most}: {losing[most]} of {len(cells)} schedules lose acknowledged records; "
     title += f"{' and '.join(fine)}: none does" if fine else "no column is without a loss"
-    return plot_matrix(cells, title, size=(1.0, 0.4))
+    return plot_matrix(cells, title, colours=WORDS, size=(1.0, 0.4))
 
 
 # On real brokers
 
 
-def on_brokers(
-    variants: Mapping[str, str], elr: Sequence[bool]
-) -> dict[str, dict[str, tuple[str, str]]]:
-    """How the tries of each recorded variant ended, by its name and the release; `elr`: on clusters
-    with eligible leader replicas, without, or on both. Empty where nothing was tried."""
-    counts = [c for c in reassigned.counts() if c.variant in variants and c.elr in elr]
-    columns = sorted({(count.release, count.elr) for count in counts}, key=_order)
-    blank: dict[str, tuple[str, str]] = {_column(*column): ("", "") for column in columns}
-    cells = {name: dict(blank) for name in variants.values()}
-    for count in counts:
-        word = "lost" if count.lost else "leaderless" if count.leaderless else "safe"
-        text = f"{word}\n{getattr(count, word, count.tries)} of {count.tries}"
-        cells[variants[count.variant]][_column(count.release, count.elr)] = text, word
-    return cells
+def on_brokers() -> dict[str, dict[str, tuple[str, str]]]:
+    """How the tries of each recorded variant ended, by its name and the release, with eligible
+    leader replicas and without. Empty where nothing was tried."""
+    counts = [c for c in reassigned.counts() if c.variant in RECORDED]
+    columns = sorted({(not c.elr, c.release) for c in counts})
+    tried = {(RECORDED[c.variant], not c.elr, c.release): c for c in counts}
+    return {
+        name: {f"{release}{' without ELR' * off}": _cell(tried.get((name, off, release)))
+               for off, release in columns}
+        for name in RECORDED.values()
+    }  # fmt: skip
 
 
-def _order(column: tuple[str, bool]) -> tuple[bool, str]:
-    return not column[1], column[0]
+def remedies(release: str) -> dict[str, dict[str, tuple[str, str]]]:
+    """How the tries with each remedy ended on each exposed partition, and on one with a right ELR,
+    in the first recorded release of that name."""
+    counts = [c for c in reassigned.counts() if c.elr and c.release.startswith(release)]
+    tried = {c.variant: c for c in reversed(counts)}
+    return {
+        what: {column: _cell(tried.get(name + end)) for name, column in EXPOSED.items()}
+        for end, what in REMEDIES.items()
+    }
 
 
-def _column(release: str, has_elr: bool) -> str:
-    return release if has_elr else f"{release} without ELR"
+def _cell(count: reassigned.Tally | None) -> tuple[str, str]:
+    if count is None:
+        return "", ""
+    words = "lost", "stranded", "leaderless"
+    word = next((word for word in words if getattr(count, word)), "safe")
+    return f"{word}\n{getattr(count, word, count.tries)} of {count.tries}", word
 
 
-def plot_on_brokers(cells: Mapping[str, Mapping[str, tuple[str, str]]]) -> Axes:
-    """A field for each schedule and release; the title counts those with a loss."""
+def plot_on_brokers(cells: Mapping[str, Mapping[str, tuple[str, str]]], of: str) -> Axes:
+    """A field for each row and column; the title counts those with a loss, `of` all of them."""
     outcomes = [word for row in cells.values() for _, word in row.values() if word]
     title = f"Real brokers lost acknowledged records in {outcomes.count('lost')} of "
-    title += f"{len(outcomes)} pairs of schedule and release"
-    colours = {"": style.WHITE, "leaderless": style.OUTCOMES["offline"]}
-    return plot_matrix(cells, title, colours=colours, size=(1.0, 0.42))
+    title += f"{len(outcomes)} {of}"
+    return plot_matrix(cells, title, colours=WORDS, size=(1.0, 0.42))
 
 
 def by_judge() -> dict[str, dict[str, str]]:
@@ -180,7 +187,7 @@ def by_judge() -> dict[str, dict[str, str]]:
     rows: dict[str, dict[str, str]] = {}
     for variant, (name, kind) in JUDGES.items():
         script, lost_in = scenario.read(name), kinds[kind]["releases"]
-        what = RECORDED[variant]
+        what = RECORDED.get(variant, LATE)
         parts = [rows.setdefault(f"{what}: {judge}", {}) for judge in
                  ("engine", "Kafka's controller", "real brokers")]  # fmt: skip
         for count in (c for c in reassigned.counts(variant) if c.elr):
@@ -198,7 +205,7 @@ def plot_by_judge(cells: Mapping[str, Mapping[str, str]]) -> Axes:
                 for words in zip(*(row.values() for row in rows), strict=True))  # fmt: skip
     agree = f"part in {style.counted(apart, 'field')}" if apart else "agree in every field"
     title = f"Engine, Kafka's own controller and real brokers {agree}"
-    return plot_matrix(cells, title, colours={"kept": style.OUTCOMES["safe"]}, size=(0.9, 0.36))
+    return plot_matrix(cells, title, colours=WORDS, size=(0.9, 0.36))
 
 
 def a_try(release: str, variant: str = "A") -> tuple[list[dict[str, Any]], list[str]]:
@@ -230,14 +237,11 @@ def stranded() -> list[dict[str, Any]]:
     for recording in recorded.recordings(STRANDED):
         ends = [t.moments[-2:] for t in recording.finished]
         back, elected = ({words.ids([end[i].state.leader]) for end in ends} for i in (0, 1))
-        rows.append(
-            {
-                "release": recording.release,
-                "tries": len(ends),
-                "leader when both are back": ", ".join(back).replace("-1", "none"),
-                "and after an unclean election": ", ".join(elected),
-            }
-        )
+        rows.append({
+            "release": recording.release, "tries": len(ends),
+            "leader when both are back": ", ".join(back).replace("-1", "none"),
+            "and after an unclean election": ", ".join(elected),
+        })  # fmt: skip
     return rows
 
 

@@ -255,5 +255,5 @@ def _left(
         "design": design, "refused now": len(shapes.effect().refuse),
         "brokers that may restart": refused.count(0),
         "refused by one restart": f"{min(refused)} to {max(refused)}",
-        "fewest copies": min(map(len, isrs)),
+        "fewest copies meanwhile": min(len({*isr} - {b}) for isr in isrs for b in alive),
     }  # fmt: skip

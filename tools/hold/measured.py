@@ -479,6 +479,23 @@ def evicted_in_trouble(
     return {"true": true, "others": len(out) - true}
 
 
+@measured
+def failed_while_stopped(version: str, share: float, brokers: int, seed: int) -> list[int]:
+    """Produces refused or timed out while no broker, one, or two are shut down. Every leader sends
+    its followers this share of what it can when no broker is down."""
+    small = stalls.SMALL.with_(
+        version=version, brokers=brokers, partitions=5 * brokers, seed=seed, leaders="move",
+        records_per_s=200, follower_bytes_per_s=50_000_000,
+    )  # fmt: skip
+    sent = 2 * 5 * small.records_per_s * small.record_bytes
+    failed = []
+    for downs in ("", "down 3 60-180", "down 3 60-180, down 4 90-180"):
+        config = small.with_(leader_bytes_per_s=round(sent / share), pauses=downs)
+        numbers = measures(fleet.simulate_local(config), 3, 2, (0, config.duration_ms))
+        failed.append(int(numbers["refused"] + numbers["timed_out"]))
+    return failed
+
+
 # 13, 19 and 20: alerts on recordings, articles, and what another seed changes
 
 

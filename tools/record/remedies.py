@@ -86,21 +86,16 @@ def is_moving(name: str) -> bool:
     return name.endswith(("-undone", "-finished"))
 
 
-def rounds(many: Many, elr: int, tries: int) -> None:
-    def each(*names: str) -> list[Group]:
-        return [Group(name, (1, 2, 3), tries, size=64_000 if is_moving(name) else 1_000)
-                for name in names]  # fmt: skip
-
-    one = Group("min-one", (1, 2, 3), tries, min_isr=1, size=1000)
-    if not elr:
-        good(many, [*each("good"), one])
-        return
-    remedies = each("good", "good-topic", "good-changed", "good-undone", "good-finished")
-    good(many, [*remedies, one])
-    good(many, each("good-cluster"))
-    good(many, each("good-started"))
-    good(many, each("killed", "killed-changed"), "killed")
-    good(many, each("good-feature"))
+def rounds(many: Many, elr: int, tries: int, only: str) -> None:
+    one = Group("min-one", (1, 2, 3), tries, min_isr=1, size=1_000)
+    first = ("good", "good-topic", "good-changed", "good-undone", "good-finished")
+    others = ("good-cluster",), ("good-started",), ("killed", "killed-changed"), ("good-feature",)
+    for names in (first, *others) if elr else (("good",),):
+        if only in ("", *names):
+            groups = [Group(name, (1, 2, 3), tries, size=64_000 if is_moving(name) else 1_000)
+                      for name in names]  # fmt: skip
+            groups += [one] if "good" in names else []
+            good(many, groups, "killed" if "killed" in names else "power")
 
 
 def upgraded(cluster: Cluster, release: str, option: str) -> int:
@@ -136,7 +131,11 @@ def describe(cluster: Cluster) -> int:
                                            "release-version", "metadata"]))  # fmt: skip
 @click.argument("release")
 @click.option("--elr", default=1, show_default=True, help="0: without eligible leader replicas.")
-@click.option("--only", default="", help="Of exposed-C: the round with this remedy.")
+@click.option(
+    "--only",
+    default="",
+    help="Of exposed-C: the round with this remedy; of good: with these topics.",
+)
 @click.option("--tries", default=10, show_default=True)
 @click.option("--store", is_flag=True, help="Store the recording in data/recordings/eligible.")
 def main(what: str, release: str, elr: int, tries: int, only: str, store: bool) -> None:
@@ -155,7 +154,7 @@ def main(what: str, release: str, elr: int, tries: int, only: str, store: bool) 
         if what.startswith("exposed"):
             exposed(many, tries, only)
         elif what == "good":
-            rounds(many, elr, tries)
+            rounds(many, elr, tries, only)
         elif what == "restart":
             good(many, [Group(what, (1, 2, 3), tries, acks="1", size=1000)], what)
         else:

@@ -41,9 +41,8 @@ RECORDED = {  # a variant of data/recordings/eligible: what was done
     "C": "a broker is drained and filled while two others are down",
     "G": "a move is cancelled after its new replica has joined",
 }
-EXPOSED = {  # a variant: its partition
-    "A": "to one replica and back", "C": "drained", "G": "cancelled", "good": "its ELR is right",
-}  # fmt: skip
+EXPOSED = {"A": "to one replica and back", "C": "drained", "G": "cancelled"}
+EXPOSED |= {"good": "its ELR is right"}
 REMEDIES = {  # the end of a variant's name: what is done just before the leader fails
     "": "nothing",
     "-started": "the brokers that are down are started",
@@ -110,8 +109,7 @@ def outcomes(columns: Mapping[str, KafkaVersion]) -> dict[str, dict[str, str]]:
 def ended(run: Run) -> str:
     """The word that `TopicTry.word` has for such a try on real brokers."""
     leaders = {frame.controller.state.leader for part in run.topic for frame in part.frames}
-    word = run.outcome.word
-    return "leaderless" if word in ("safe", "offline") and min(leaders) < 0 else word
+    return "leaderless" if min(leaders) < 0 and run.outcome.word != "lost" else run.outcome.word
 
 
 def by_release() -> dict[str, KafkaVersion]:
@@ -141,8 +139,7 @@ def plot_outcomes(cells: Mapping[str, Mapping[str, str]]) -> Axes:
 
 
 def on_brokers() -> dict[str, dict[str, tuple[str, str]]]:
-    """How the tries of each recorded variant ended, by its name and the release, with eligible
-    leader replicas and without. Empty where nothing was tried."""
+    """How the tries of each recorded variant ended, in each release, with ELR and without."""
     counts = [c for c in reassigned.counts() if c.variant in RECORDED]
     columns = sorted({(not c.elr, c.release) for c in counts})
     tried = {(RECORDED[c.variant], not c.elr, c.release): c for c in counts}
@@ -154,8 +151,7 @@ def on_brokers() -> dict[str, dict[str, tuple[str, str]]]:
 
 
 def remedies(release: str) -> dict[str, dict[str, tuple[str, str]]]:
-    """How the tries with each remedy ended on each exposed partition, and on one with a right ELR,
-    in the first recorded release of that name."""
+    """How the tries with each remedy ended in the first recorded release of that name."""
     counts = [c for c in reassigned.counts() if c.elr and c.release.startswith(release)]
     tried = {c.variant: c for c in reversed(counts)}
     return {
@@ -165,18 +161,16 @@ def remedies(release: str) -> dict[str, dict[str, tuple[str, str]]]:
 
 
 def _cell(count: reassigned.Tally | None) -> tuple[str, str]:
-    if count is None:
+    if not count:
         return "", ""
-    words = "lost", "stranded", "leaderless"
-    word = next((word for word in words if getattr(count, word)), "safe")
+    word = next((w for w in ("lost", "stranded", "leaderless") if getattr(count, w)), "safe")
     return f"{word}\n{getattr(count, word, count.tries)} of {count.tries}", word
 
 
 def plot_on_brokers(cells: Mapping[str, Mapping[str, tuple[str, str]]], of: str) -> Axes:
     """A field for each row and column; the title counts those with a loss, `of` all of them."""
-    outcomes = [word for row in cells.values() for _, word in row.values() if word]
-    title = f"Real brokers lost acknowledged records in {outcomes.count('lost')} of "
-    title += f"{len(outcomes)} {of}"
+    ends = [word for row in cells.values() for _, word in row.values() if word]
+    title = f"Real brokers lost acknowledged records in {ends.count('lost')} of {len(ends)} {of}"
     return plot_matrix(cells, title, colours=WORDS, size=(1.0, 0.42))
 
 

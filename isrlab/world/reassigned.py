@@ -47,8 +47,8 @@ class TopicTry(msgspec.Struct):
 
     @property
     def word(self) -> str:
-        """ "lost"; if nothing was lost, "stranded" if no replica led at the end, "leaderless" if
-        none led at some moment, or "safe"; or "not counted"."""
+        """ "lost"; "stranded": no leader at the end; "leaderless": at some moment; "safe"; or
+        "not counted"."""
         if self.lost:
             return "lost" if self.lost > 0 else "not counted"
         leads = [moment.leader >= 0 for moment in self.moments]

@@ -1,4 +1,4 @@
-"""Placing the replicas of a new topic on brokers: Kafka's two algorithms, and two others.
+"""Placing the replicas of a new topic on brokers: Kafka's two algorithms.
 
 zookeeper  AdminUtils.assignReplicasToBrokers 3.2.3; 0.8 to 3.x with ZooKeeper, racks since 0.10.
            Leaders: a random broker first, then the next one for each partition. Followers: at a
@@ -6,9 +6,6 @@ zookeeper  AdminUtils.assignReplicasToBrokers 3.2.3; 0.8 to 3.x with ZooKeeper, 
            brokers it uses n(n-3) triples, however many topics there are.
 kraft      StripedReplicaPlacer.RackList 3.9.0; no broker is fenced. The first n partitions of a
            topic take neighbours in order, the next n neighbours in a shuffled order, and so on.
-random     Every set of brokers that spreads over racks is equally likely.
-copyset    A few shuffled orders, divided into groups; each partition is placed on one group.
-           Source: Cidon and others, Copysets, USENIX ATC 2013; here there are two orders.
 
 `racks` has the name of each broker's rack, "" if it has none.
 """
@@ -25,7 +22,6 @@ from isrlab.placement.describe import DescribedPartition
 
 Racks = Mapping[int, str]
 Replicas = list[tuple[int, ...]]  # of each partition of a topic, the preferred leader first
-ORDERS = 2  # shuffled orders of copyset
 
 
 def zookeeper(racks: Racks, partitions: int, factor: int, random: Generator | None) -> Replicas:
@@ -104,27 +100,10 @@ def kraft(racks: Racks, partitions: int, factor: int, random: Generator) -> Repl
     return placed
 
 
-def scattered(racks: Racks, partitions: int, factor: int, random: Generator) -> Replicas:
-    orders = (random.permutation([*racks]).tolist() for _ in range(partitions))
-    return [tuple(_alternated(order, racks)[:factor]) for order in orders]
-
-
-def copyset(racks: Racks, partitions: int, factor: int, random: Generator) -> Replicas:
-    groups = []
-    fixed = np.random.default_rng(1)  # the same groups for all topics
-    for _ in range(ORDERS):
-        order = _alternated(fixed.permutation([*racks]).tolist(), racks)
-        for begin in range(0, len(order), factor):
-            rolled = order[begin:] + order[:begin]
-            groups.append(tuple(_alternated(rolled, racks)[:factor]))
-    first = int(random.integers(len(groups)))
-    turns = (divmod(place, len(groups)) for place in range(first, first + partitions))
-    return [groups[at][turn % factor :] + groups[at][: turn % factor] for turn, at in turns]
-
-
 ALGORITHMS: dict[str, Callable[[Racks, int, int, Generator], Replicas]] = {
-    "zookeeper": zookeeper, "kraft": kraft, "random": scattered, "copyset": copyset,
-}  # fmt: skip
+    "zookeeper": zookeeper,
+    "kraft": kraft,
+}
 
 
 def placed(

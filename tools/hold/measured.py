@@ -34,7 +34,6 @@ from isrlab.workbook import (
     leaving_the_isr,
     moving_partitions,
     parked_fetches,
-    placement,
     reading_a_log,
     rolling_restart,
     telling_the_cluster,
@@ -371,20 +370,6 @@ def refused_while_rolling(version: str, share: float, brokers: int, seed: int) -
         numbers = measures(fleet.simulate_local(config), 3, 2, (0, config.duration_ms))
         refused.append(numbers["refused"])
     return refused[0] - refused[1]
-
-
-# 21: placement
-
-
-@measured
-def kraft_less_zookeeper(brokers: int, partitions: int, failures: int, seed: int) -> float:
-    """The probability (%) that some partition of 50 topics is offline when `failures` brokers fail,
-    with KRaft's placement, minus that with ZooKeeper's."""
-    cluster = placement.generated(brokers, 50, partitions, seed=seed)
-    kraft, other = (
-        cluster.chances(name, "offline", [failures])[0] for name in ("kraft", "zookeeper")
-    )
-    return round(100 * (kraft.value - other.value), 3)
 
 
 # Parked fetches

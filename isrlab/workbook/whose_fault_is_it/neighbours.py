@@ -14,12 +14,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from isrlab import fleet, placement
+from isrlab import fleet
 from isrlab.events import exact
 from isrlab.fleet import load
 from isrlab.fleet.cell import cell
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.layout import assignment, fetcher_id
+from isrlab.placement import place
 from isrlab.show.controls import LiveFigure, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
@@ -67,7 +68,7 @@ def placed(config: FleetConfig) -> FleetConfig:
         return config
     racks = dict.fromkeys(range(1, config.brokers + 1), "")
     topic = {"t": (config.partitions, config.replication_factor, 1)}
-    rows = placement.placed("kraft", racks, topic, config.seed)
+    rows = place.placed("kraft", racks, topic, config.seed)
     return config.with_(assigned=" ".join(",".join(map(str, p.replicas)) for p in rows))
 
 

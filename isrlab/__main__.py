@@ -169,14 +169,14 @@ def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
 @click.option("--timeout", "limit_s", type=click.FloatRange(0.1), default=15, show_default=True,
     metavar="SECONDS", help="Time limit for each request to the cluster.")
 @click.option("--version", metavar="V", help="The release of the brokers. Default: as reported.")
-@click.option("--min-isr", type=click.IntRange(1), metavar="N",
-    help="min.insync.replicas of topics that report none.")
+@click.option("--min-isr", type=click.IntRange(1), metavar="N", help="Of topics that report none.")
 @click.option("--unclean/--no-unclean", default=None,
-    help="unclean.leader.election.enable. Default: as reported, else that of the release.")
+    help="unclean.leader.election.enable. Default: as reported.")
 @click.option("--zookeeper/--kraft", default=None,
     help="The mode of brokers 3.3 to 3.9. Default: as reported, else the worse of the two.")
-@click.option("--zone", "zones", default="", metavar="1=a,2=b,...|FILE",
-    help="The zone of each broker.")
+@click.option("--voters", default="", metavar="1,2,3|none|FILE",
+    help="The controllers' voters; none: no broker is one. Default: as reported.")
+@click.option("--zone", "zones", default="", metavar="1=a,...|FILE", help="Zones of brokers.")
 @click.option("--restart", multiple=True, metavar="3|3,4|zone=a",
     help="Check whether these may go down together; the exit status is for them alone.")
 @click.option("--ignore", "ignored", multiple=True, metavar="TOPIC",
@@ -184,11 +184,13 @@ def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
 @click.option("--down", multiple=True, metavar="3|zone=a", help="Show the state if these fail.")
 @click.option("--move", type=FILE, metavar="PLAN.JSON",
     help="Show what happens if this plan of kafka-reassign-partitions is executed.")
+@click.option("--together", type=click.IntRange(1), default=1, help="Brokers in a roll's step (1).")
+@click.option("--least-copies", type=click.IntRange(1), default=2, help="Copies it leaves (2).")
+@click.option("--most-leaders", default=0, help="Leaders it moves. Default: a quarter of all.")
 @click.option("--throttle", metavar="BYTES/S", help="The throttle of that plan, such as 20MB.")
 @click.option("--size", metavar="BYTES", help="Size of each partition in the plan.")
 @click.option("--produced", metavar="BYTES/S", help="Produce rate of each partition in the plan.")
-@click.option("--down-s", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
-    help="How long a restart takes.")
+@click.option("--down-s", type=click.FloatRange(0.001), help="Seconds that a restart takes.")
 @click.option("--load", type=click.FloatRange(0, 1, min_open=True, max_open=True),
     metavar="SHARE", help="Produce rate as a share of what followers can fetch, such as 0.6.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
@@ -203,8 +205,9 @@ def check_cluster(*, as_json: bool, watch: float | None, **how: Any) -> None:
 
     \b
     Examples:
-      kafka-topics.sh --bootstrap-server HOST:9092 --describe | python -m isrlab check -
-      python -m isrlab check described.txt --version 3.9 --zone 1=a,2=b,3=c --down zone=a
+      (kafka-topics.sh --bootstrap-server HOST:9092 --describe; kafka-metadata-quorum.sh \\
+        --bootstrap-server HOST:9092 describe --replication) | python -m isrlab check -
+      python -m isrlab check described.txt --voters none --zone 1=a,2=b,3=c --down zone=a
       python -m isrlab check --bootstrap-server HOST:9092 --command-config client.properties
       python -m isrlab check --bootstrap-server HOST:9092 --restart 3 --watch && restart-broker 3
       python -m isrlab check /var/lib/kafka/__cluster_metadata-0 --json | jq .roll

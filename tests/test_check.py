@@ -23,7 +23,7 @@ from isrlab.check import cluster, command, live, outcome, risks, stored, what_if
 from isrlab.check.answer import CheckQuestion, ClusterCheck, answer_of
 from isrlab.check.cluster import CheckError
 from isrlab.check.outcome import Shapes
-from isrlab.check.roll import roll
+from isrlab.check.roll import RollLimits, roll
 from isrlab.logs.incidents.exposed import exposures
 from isrlab.logs.reader import read_local
 
@@ -45,8 +45,9 @@ def text_of(*rows: str, topic: str = "t", configs: str = "min.insync.replicas=2"
     return "\n".join(lines) + "\n"
 
 
-def checked(text: str, version: str | None = "4.1", zones: str = "", mode=None, **question):
-    state = cluster.with_options(cluster.of_text(text, version), zones=zones, zookeeper=mode)
+def checked(text: str, version="4.1", zones="", mode=None, voters="none", unclean=None, **question):
+    state = cluster.of_text(text, version)
+    state = cluster.with_options(state, None, zones, unclean, mode, voters=voters)
     return ClusterCheck(state, CheckQuestion(**question))
 
 
@@ -155,13 +156,21 @@ def test_a_roll_takes_no_more_of_a_partition_than_it_can_spare(seed):
         shown = ",".join(map(str, ids))
         rows.append(f"{ids[0]} {shown} {shown}")
     state = cluster.of_text(text_of(*rows), "4.1")
-    plan = roll(state)
-    assert sorted(b for step in plan.steps for b in step) == sorted(state.racks)
-    assert plan.least_steps <= len(plan.steps)
+    alone = roll(state, RollLimits())
+    assert all(len(step) == 1 for step in alone) and len(alone) == len(state.racks)
+    limits = RollLimits(7, draw.choice((1, 2)), draw.choice((0, 12)))
+    plan = roll(state, limits)
+    assert sorted(b for step in plan for b in step) == sorted(state.racks)
     always = {p.name for p in state.partitions if len(p.replicas) <= 2}
-    assert plan.refusing == len(always)
-    for step in plan.steps:
+    for step in plan:
         assert set(Shapes(state).effect(step).refuse) <= always
+        if len(step) > 1:
+            left = [
+                len({*p.replicas} - {*step}) for p in state.partitions if {*p.replicas} & {*step}
+            ]
+            assert min(left) >= limits.least_copies
+            moved = sum(p.leader in step for p in state.partitions)
+            assert moved <= (limits.most_leaders or len(state.partitions) // 4)
 
 
 def test_an_outcome_does_not_depend_on_the_numbers_of_brokers():
@@ -221,6 +230,68 @@ def test_a_plan_may_replace_a_move_that_is_on_its_way():
 def test_a_plan_that_cannot_be(plan, says):
     with pytest.raises(CheckError, match=says):
         what_if.plan_of(plan, cluster.of_text(text_of(*HEALTHY)))
+
+
+# What is not known, what comes next, what is left over
+
+
+def rows_of(check) -> dict[str, str]:
+    return {row.label: row.text for row in answer_of(check).rows}
+
+
+def test_an_unclean_election_that_is_not_shown_is_no_fact_and_not_safe():
+    text = OLD.replace("\tTopicId: uLw", "")
+    check = checked(text, "2.4")
+    assert check.title == "NOT KNOWN" and "--no-unclean" in rows_of(check)["Unsure"]
+    assert "is on" not in rows_of(check).get("Risks", "")
+    assert checked(text, "2.4", unclean=False).title == "SAFE"
+
+
+def test_several_copies_go_down_together_only_if_that_is_asked_for():
+    text = text_of(*HEALTHY, configs="min.insync.replicas=1")
+    check = checked(text, restart=frozenset({1, 2}))
+    assert check.title == "BLOCKED" and {b.why for b in check.asked} == {outcome.FEW}
+    limits = RollLimits(2, least_copies=1)
+    assert checked(text, restart=frozenset({1, 2}), roll=limits).title == "SAFE"
+
+
+def test_a_broker_without_a_replica_in_an_isr_blocks_its_partition_only():
+    """KAFKA-9672, with ZooKeeper; no KRaft controller stores such an ISR."""
+    text = OLD.replace("Isr: 1,2,3", "Isr: 1,2,7", 1)
+    found = reasons(text, "3.5")
+    assert {b for b, whys in found.items() if outcome.ODD in whys} == {1, 2, 3, 7}
+    other = text_of("4 4,5,6 4,5,6", "5 5,6,4 5,6,4", topic="u")
+    other = text + other.replace("\tElr: \tLastKnownElr: ", "")
+    assert [b for b, whys in reasons(other, "3.5").items() if not whys] == [4, 5, 6]
+
+
+def test_the_broker_to_start_or_to_wait_for_is_named():
+    dead = text_of("1 1,2,7 1,2", "2 2,1,3 1,2,3")
+    assert rows_of(checked(dead))["Do"] == "start broker 7"
+    behind = text_of("1 1,2,3 1,2", "2 2,1,3 1,2,3")
+    assert rows_of(checked(behind))["Do"] == "wait until every ISR has broker 3"
+
+
+def test_the_words_of_strimzi_and_kubectl_are_understood():
+    said = (
+        'Defaulted container "kafka" out of: kafka, kafka-init (init)\n'
+        "2026-11-24 10:00:00 INFO  KafkaAvailability:135 - Reconciliation #7: orders/3 will be "
+        "under-replicated (ISR={1,2}, replicas=[1,2,3], min.insync.replicas=2) if broker 1 is "
+        "restarted.\n"
+    )
+    check = checked(said + text_of(*HEALTHY))
+    assert check.title == "SAFE"
+    assert rows_of(check)["Strimzi"] == "it keeps broker 1 up because of orders-3 (acks=all)"
+    with pytest.raises(CheckError, match="is not a line of kafka-topics"):
+        checked("command terminated with exit code 1\n" + text_of(*HEALTHY))
+
+
+def test_the_release_and_the_cap_are_named_as_they_are():
+    check = checked(text_of(*HEALTHY, configs="min.insync.replicas=4"), "4.2")
+    assert rows_of(check)["Read"].endswith("Kafka 4.2")
+    assert "(ISR 1,2,3 of 1,2,3, min 4 capped)" in rows_of(check)["Blocks"]
+    with pytest.raises(CheckError, match="1 partition listed twice: t-0"):
+        checked(text_of(*HEALTHY) + text_of(*HEALTHY).splitlines(keepends=True)[1])
 
 
 # Text that is not whole
@@ -396,8 +467,13 @@ def test_a_damaged_metadata_log_is_never_safe(tmp_path):
     path = tmp_path / "00000000000000000000.log"
     whole = written_log([topic()], [partition((1, 2, 3))])
     path.write_bytes(whole)
-    with_min = cluster.with_options(stored.of_files(str(tmp_path), "3.9"), min_isr=1)
-    assert with_min.unsure == ()
+    state = stored.of_files(str(tmp_path), "3.9")
+    options = {"min_isr": 1, "unclean": False, "voters": "none"}
+    for name in options:  # each is needed
+        rest = {key: value for key, value in options.items() if key != name}
+        (unsure,) = cluster.with_options(state, **rest).unsure
+        assert f"--{name.replace('_', '-')}" in unsure
+    assert cluster.with_options(state, **options).unsure == ()
     path.write_bytes(whole[:-7])
     with pytest.raises(CheckError, match="could not be read in full"):
         stored.of_files(str(tmp_path), "3.9")
@@ -426,7 +502,6 @@ client.dns.lookup=use_all_dns_ips
 
 
 def test_a_cluster_that_does_not_answer_is_one_sentence():
-    pytest.importorskip("confluent_kafka")
     arguments = ["check", "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.5"]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
@@ -442,7 +517,6 @@ def test_a_cluster_that_does_not_answer_is_one_sentence():
 )  # fmt: skip
 def test_tls_that_fails_is_one_sentence(config, says, tmp_path):
     """First, TLS against a port without TLS; second, a truststore that does not exist."""
-    pytest.importorskip("confluent_kafka")
     file = tmp_path / "client.properties"
     file.write_text(config)
 
@@ -502,12 +576,16 @@ class Broker(socketserver.StreamRequestHandler):
         is_broker, known = b"\x04\x00\x01" in request, b""
         asked = (b"\0\1%d" % n for n in (1, 2)) if is_broker else (b"open", b"closed")
         names = [name.decode().lstrip("\0\1") for name in asked if name in request]
-        setting = text("min.insync.replicas") + text("1") + b"\0\1\0"
+        least = text("min.insync.replicas") + text("1") + b"\0\1\0"
+        unclean = text("unclean.leader.election.enable") + text("false") + b"\0\1\0"
+        own = [text("process.roles") + text("broker") + b"\1\0\0"] * ("apart" in self.allowed)
+        settings = [least, *own] if is_broker else [least, unclean]
         for name in names:
             may = ("configs" if is_broker else name) in self.allowed
             error = 0 if may else 31 if is_broker else 29
             known += struct.pack(">hhb", error, -1, 4 if is_broker else 2) + text(name)
-            known += struct.pack(">i", not error) + setting * (not error)
+            shown = [] if error else settings
+            known += struct.pack(">i", len(shown)) + b"".join(shown)
         return struct.pack(">ii", 0, len(names)) + known
 
 
@@ -521,11 +599,11 @@ def text(name: str) -> bytes:
         ({"none"}, 2, "no permission for any"),
         ({"open"}, 2, "topic closed is not shown: KafkaError{code=TOPIC_AUTHORIZATION_FAILED"),
         ({"open", "closed"}, 2, "this client may not see the settings of 2 brokers"),
-        ({"open", "closed", "configs"}, 0, "SAFE Each of 2 brokers may go down"),
+        ({"open", "closed", "configs"}, 2, "which nodes are the controllers' voters is not shown"),
+        ({"open", "closed", "configs", "apart"}, 0, "SAFE Each of 2 brokers may go down"),
     ],
 )
 def test_what_a_client_may_not_see_is_never_safe(allowed, status, says):
-    pytest.importorskip("confluent_kafka")
     kind = type("Allowed", (Broker,), {"allowed": frozenset(allowed)})
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), kind) as server:
         server.daemon_threads = True
@@ -543,11 +621,12 @@ def test_what_a_client_may_not_see_is_never_safe(allowed, status, says):
 def test_the_command_answers_in_some_ten_lines(tmp_path):
     file = tmp_path / "described"
     file.write_text(text_of(*HEALTHY, "1 1,2,3 1,2"))
-    options = ["--zone", "1=a,2=b,3=c", "--down", "zone=a", "--version", "4.1"]
+    options = ["--zone", "1=a,2=b,3=c", "--down", "zone=a", "--version", "4.2"]
+    options += ["--voters", "none"]
     result = CliRunner().invoke(main, ["check", str(file), *options])
     labels = [line[:8].strip() for line in result.output.splitlines() if line[0] != " "]
     assert result.exit_code == 1
-    assert labels == ["BLOCKED", "Blocks", "Zones", "Roll", "Wait", "If down", "Unseen", "Read"]
+    assert labels == ["BLOCKED", "Do", "Blocks", "Zones", "If down", "Unseen", "Read"]
     whole = json.loads(CliRunner().invoke(main, ["check", str(file), *options, "--json"]).output)
     assert [b["partition"] for b in whole["brokers"]["1"]] == ["t-3"] and whole["brokers"][
         "3"
@@ -575,11 +654,12 @@ def test_the_gate_waits_until_a_restart_is_safe(tmp_path, capsys):
     file = tmp_path / "described"
     texts = [text_of("1 1,2,3 1,2"), "cut", text_of("1 1,2,3 1,2,3")]
     sources = {"path": str(file), "servers": None, "version": "4.1", "min_isr": None,
-               "unclean": None, "zones": "", "zookeeper": None}  # fmt: skip
+               "unclean": None, "zones": "", "zookeeper": None, "voters": "none"}  # fmt: skip
     how = dict.fromkeys(
         ("move", "throttle", "size", "produced", "down_s", "load", "config", "limit_s")
     )
     how |= sources | {"restart": ("1",), "down": (), "ignored": ()}
+    how |= {"together": 1, "least_copies": 2, "most_leaders": 0}
 
     def ask() -> int:
         file.write_text(texts.pop(0))

@@ -11,15 +11,15 @@ from typing import Any
 
 from isrlab.check import risks, what_if
 from isrlab.check.cluster import ClusterState
-from isrlab.check.outcome import BlockingPartition, Effect, Shapes
-from isrlab.check.roll import Roll, roll
+from isrlab.check.outcome import FEW, NO_MAJORITY, Effect, Shapes
+from isrlab.check.outcome import BlockingPartition as Blocks
+from isrlab.check.roll import ONE_BY_ONE, RollLimits, roll
 from isrlab.events.wording import counted, duration, printable
 from isrlab.logs.incidents import exposed
 from isrlab.logs.incidents.answer import AnswerRow, LogAnswer
 from isrlab.placement.pace import catch_up_s
 
 ALL_WELL, WRONG, NOT_KNOWN = 0, 1, 2  # exit status, as of `logs`
-DOWN_S, LOADS = (30.0, 120.0), (0.3, 0.8)  # defaults for the wait
 first = attrgetter("first")
 MOST = 3  # brokers or partitions named in a line
 
@@ -32,6 +32,7 @@ class CheckQuestion:
     restart: frozenset[int] = frozenset()
     down: frozenset[int] = frozenset()
     move: what_if.PlannedMove | None = None
+    roll: RollLimits = ONE_BY_ONE
     ignored: tuple[str, ...] = ()
     down_s: float | None = None
     load: float | None = None
@@ -53,10 +54,16 @@ class ClusterCheck:
         shapes, up, zones = Shapes(self.state, doubtful), sorted(state.alive), state.zones
         groups = [question.restart, *(frozenset({b}) for b in up), *zones.values()]
         self.asked, *blocks = shapes.blocks(groups)
+        for p in kept if not self.asked else ():
+            left = {*p.isr} - question.restart
+            if len(left) < min(question.roll.least_copies, len(p.isr) - 1):
+                self.asked.append(Blocks(p, FEW, False))
         self.brokers = dict(zip(up, blocks, strict=False))
         self.zones = dict(zip(zones, blocks[len(up) :], strict=True))
-        self.refusing, self.roll = shapes.effect().refuse, roll(self.state)
+        self.refusing = shapes.effect().refuse
         self.down = shapes.effect(question.down, False) if question.down else None
+        is_safe = self.status == ALL_WELL and not question.restart
+        self.roll = roll(self.state, question.roll) if is_safe else []
 
     @property
     def status(self) -> int:
@@ -69,7 +76,7 @@ class ClusterCheck:
     def title(self) -> str:
         if self.status != WRONG:
             return "NOT KNOWN" if self.status else "SAFE"
-        if self.asked or any(self.brokers.values()):
+        if self.asked or (any(self.brokers.values()) and not self.question.restart):
             return "BLOCKED"
         return "EXPOSED" if self.exposures else "WRONG NOW"
 
@@ -77,14 +84,19 @@ class ClusterCheck:
     def says(self) -> str:
         """Which brokers may go down."""
         free, total = [b for b, blocks in self.brokers.items() if not blocks], len(self.brokers)
-        now = "now" + " as far as the source shows" * bool(self.state.unsure)
-        if self.question.restart:
+        restart, is_free = self.question.restart, len(free) == total > 0
+        if self.state.unsure and not self.asked and (restart or is_free):
+            who = exposed.named(restart) if restart else counted(total, "broker")
+            return f"What is shown keeps none of {who} from going down; what is missing may."
+        if restart or is_free:
             may = "may not" if self.asked else "may"
-            return f"{_named(self.question.restart)} {may} go down {now}."
-        if total and len(free) == total:
-            return f"Each of {counted(total, 'broker')} may go down {now}, one at a time."
+            who = _named(restart) if restart else f"Each of {counted(total, 'broker')}"
+            return f"{who} {may} go down now{', one at a time' * (not restart)}."
         which = f": {_ids(free)}" * bool(free)
-        of = f"Of {counted(total, 'broker')} {len(free) or 'none'} may go down {now}{which}."
+        if len(free) > total / 2:
+            which = f": all but {_ids(b for b in self.brokers if b not in free)}"
+        may = "may go down now" + ", as far as the source shows" * bool(self.state.unsure)
+        of = f"Of {counted(total, 'broker')} {len(free) or 'none'} {may}{which}."
         return of if total else "No broker is up."
 
 
@@ -99,21 +111,28 @@ def _rows(check: ClusterCheck) -> dict[str, str]:
     for b, blocks in check.brokers.items():
         blocked += [f"broker {b}: {_why(blocks)}"] * bool(blocks)
     more = [f"{counted(len(blocked) - MOST, 'more broker')}: --json"] * (len(blocked) > MOST)
+    copying = {b for p in state.partitions for b in p.adding} & state.racks.keys() - state.alive
+    not_up = state.racks.keys() - state.alive - copying
     leaderless = sum(leader < 0 for leader in check.refusing.values())
     counts = [len({p.topic for p in state.partitions}), len(state.partitions), len(state.racks)]
     read = ", ".join(map(counted, counts, ("topic", "partition", "broker")))
     return {
         "Unsure": ". ".join(state.unsure),
-        "Not up": _named(state.racks.keys() - state.alive) * (state.alive < state.racks.keys()),
+        "Do": _do(check),
+        "Not up": _named(not_up) * bool(not_up),
+        "Copying": f"{_named(copying)}, in no ISR yet" * bool(copying),
         "Now": f"{_refusing([*check.refusing])} already; {leaderless:,} have no leader"
                * bool(check.refusing),
         "Blocks": _why(check.asked) if question.restart else ". ".join(blocked[:MOST] + more),
         "Zones": "; ".join(f"{zone} {'blocks: ' + _why(b) if b else 'may go down whole'}"
                            for zone, b in check.zones.items()) * (len(check.zones) > 1),
-        "Roll": _roll(check.roll), "Wait": _wait(question),
+        "Strimzi": "; ".join(f"it keeps broker {b} up because of {name} (acks=all)"
+                             for b, name in state.held.items()),
+        "Voters": _voters(state), "Roll": _roll(check),
+        "Wait": _wait(question),
         **dict(text.split(": ", 1) for text in exposed.shown(check.exposures)),
         "Risks": risks.shown(check.risks),
-        "If down": _lost(question.down, check.down) if check.down else "",
+        "If down": _lost(check, question.down, check.down) if check.down else "",
         "If moved": _moved(state, question.move) if question.move else "",
         "Unseen": state.unseen,
         "Read": f"{state.source}: {read}; Kafka {_releases(state)}",
@@ -129,34 +148,56 @@ def _releases(state: ClusterState) -> str:
     return " to ".join(dict.fromkeys(ends)) + mode
 
 
-def _why(blocks: Sequence[BlockingPartition]) -> str:
+def _why(blocks: Sequence[Blocks]) -> str:
     if not blocks:
         return ""
     p, why, _ = blocks[0]
-    text = f"{p.name}, {why} (ISR {_ids(p.isr) or 'empty'} of {_ids(p.replicas)}, min {p.min_isr})"
+    what, capped = "up" if why == NO_MAJORITY else "ISR", (p.min_isr or 0) > len(p.replicas)
+    text = f"{p.name}, {why} ({what} {_ids(p.isr) or 'empty'} of {_ids(p.replicas)}, min "
+    text += f"{p.min_isr}{' capped' * capped})"
     return text + f" and {len(blocks) - 1:,} more" * (len(blocks) > 1)
 
 
-def _roll(roll: Roll) -> str:
-    best = "no order has fewer" if len(roll.steps) == roll.least_steps else "the shorter of two"
-    steps = "; ".join(map(_ids, roll.steps[:8])) + "; ..." * (len(roll.steps) > 8)
-    always = f". {counted(roll.refusing, 'partition')} can spare no replica in any step"
-    return f"{counted(len(roll.steps), 'step')} ({best}): {steps}" + always * bool(roll.refusing)
+def _do(check: ClusterCheck) -> str:
+    """Which broker to start, or to wait for, before one may go down."""
+    blocks = [check.asked] if check.asked else check.brokers.values()
+    parts = [block.partition for each in blocks for block in each]
+    out = {b for p in parts for b in p.replicas if b not in p.isr}
+    dead, behind = out - check.state.alive, out & check.state.alive
+    lines = [f"start {exposed.named(dead)}"] * bool(dead)
+    lines += [f"wait until every ISR has {exposed.named(behind)}"] * bool(behind)
+    return "; ".join(lines) * (check.title == "BLOCKED")
+
+
+def _voters(state: ClusterState) -> str:
+    """The voters, if some of them are brokers."""
+    voters = state.quorum
+    if not voters or state.racks.keys().isdisjoint(voters.replicas):
+        return ""
+    active = voters.leader if voters.leader >= 0 else "not known"
+    spare = max(0, len(voters.isr) - (voters.min_isr or 0))
+    up = f"{_ids(voters.replicas)} (up: {_ids(voters.isr)}; active controller: {active})"
+    return f"{up}; {spare or 'none'} of those up may be down at a time"
+
+
+def _roll(check: ClusterCheck) -> str:
+    """The steps; a voter that is the active controller is last."""
+    steps = "; ".join(map(_ids, check.roll[:8])) + "; ..." * (len(check.roll) > 8)
+    text = f"{counted(len(check.roll), 'step')}: {steps}. Before each, all ISRs of the partitions "
+    return (text + "on its brokers are full again (--restart, --watch)") * bool(check.roll)
 
 
 def _wait(question: CheckQuestion) -> str:
-    downs = (question.down_s,) if question.down_s else DOWN_S
-    loads = (question.load,) if question.load else LOADS
-    times = [duration(1000 * catch_up_s(loads[n], downs[n])) for n in (0, -1)]
-    down, load = (" to ".join(f"{v:g}" for v in values)
-                  for values in (downs, [100 * share for share in loads]))  # fmt: skip
-    return (
-        f"{' to '.join(dict.fromkeys(times))} after a broker is back, until every ISR is full, if "
-        f"it was down for {down} s and produce takes {load} % of what its fetchers can copy"
-    )
+    if not (question.down_s and question.load):
+        return ""
+    time = duration(1000 * catch_up_s(question.load, question.down_s))
+    return f"{time} after a broker is back, until every ISR is full"
 
 
-def _lost(down: Iterable[int], after: Effect) -> str:
+def _lost(check: ClusterCheck, down: frozenset[int], after: Effect) -> str:
+    if not Shapes(check.state).has_majority(down):
+        text = "no majority of the voters is up, so no leader is elected and no ISR changes"
+        return f"{_named(down)}: {text}; {_refusing([*after.refuse])}"
     leads = ", ".join(f"{count:,} by broker {b}" for b, count in after.elected.most_common(4))
     lines = [f"{_named(down)}: {_refusing([*after.refuse])}"]
     lines += [f"{counted(after.elected.total(), 'new leader')}" + f" ({leads})" * bool(leads)]
@@ -204,7 +245,7 @@ def _ids(brokers: Iterable[int]) -> str:
 def as_dict(check: ClusterCheck) -> dict[str, Any]:
     """For a program: the numbers and names of the results, and the rows of the answer."""
 
-    def listed(blocks: Iterable[BlockingPartition]) -> list[dict[str, Any]]:
+    def listed(blocks: Iterable[Blocks]) -> list[dict[str, Any]]:
         return [{"partition": b.partition.name, "why": b.why, "refuses": b.refuses} for b in blocks]
 
     return {
@@ -214,7 +255,7 @@ def as_dict(check: ClusterCheck) -> dict[str, Any]:
         "restart": {"brokers": sorted(check.question.restart), "blocks": listed(check.asked)},
         "brokers": {b: listed(blocks) for b, blocks in check.brokers.items()},
         "zones": {zone: listed(blocks) for zone, blocks in check.zones.items()},
-        "roll": check.roll._asdict(), "refusing": check.refusing,
+        "roll": check.roll, "refusing": check.refusing,
         "exposed": [{"partition": f"{e.key.topic}-{e.key.partition}", "why": e.why, "says": e.says,
                      "schedule": e.schedule} for e in check.exposures],
         "risks": check.risks, "down": check.down and check.down._asdict(),

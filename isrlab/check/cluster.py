@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from isrlab.check import quorum
 from isrlab.engine.versions import GENERATIONS, KafkaVersion
 from isrlab.events.wording import counted, printable
 from isrlab.placement.describe import DescribedPartition, TopicsDescription, described, racks_of
@@ -26,8 +27,10 @@ SHOWS_MOVES, SHOWS_IDS, SHOWS_ELR = (2, 4), (2, 8), (3, 7)  # the first release 
 SHOWS_BROKERS_SETTINGS = (3, 0)  # 2.8 with --zookeeper shows only a topic's own
 NOISE = re.compile(  # what a JVM or its logger may print first
     r"line \d+: .(\[?\d{4}-\d\d-\d\d[ T]|"
-    r"(?:WARN|INFO|DEBUG|SLF4J|WARNING|NOTE|Picked up|OpenJDK|log4j)\b)"
-)
+    r"(?:WARN|INFO|DEBUG|SLF4J|WARNING|NOTE|Picked up|OpenJDK|log4j)\b|"
+    r"Default(?:ed|ing) container |Use 'kubectl |Unable to use a TTY|If you don't see a)"
+)  # the last line: what kubectl exec and kubectl run print first
+HELD = re.compile(r"(\S+)/(\d+) (?:will be|is already) under-replicated \(.*if broker (\d+) is re")
 
 
 class CheckError(ValueError):
@@ -41,7 +44,8 @@ class CheckError(ValueError):
 class ClusterState:
     """`racks`: the rack of every known broker, "" without one. `alive`: up, unfenced, not shutting
     down. `versions`: the rules that may apply, one if release and mode are known. `past`, for
-    `exposed`: a partition's emptied replicas, and whether its creation was read."""
+    `exposed`: a partition's emptied replicas, and whether its creation was read. `quorum`: the
+    voters, as a partition (quorum.py). `held`: brokers that Strimzi does not restart, and why."""
 
     source: str
     partitions: list[DescribedPartition]
@@ -55,6 +59,8 @@ class ClusterState:
     is_kraft: bool | None = None  # None: the source does not show it
     unsure: tuple[str, ...] = ()  # these keep any answer from being "safe"
     unseen: str = ""  # what this source never shows
+    quorum: DescribedPartition | None = None
+    held: dict[int, str] = field(default_factory=dict)
 
     @property
     def zones(self) -> dict[str, frozenset[int]]:
@@ -62,11 +68,16 @@ class ClusterState:
         names = sorted({rack for rack in self.racks.values() if rack})
         return {n: frozenset(b for b, rack in self.racks.items() if rack == n) for n in names}
 
+    @property
+    def nodes(self) -> frozenset[int]:
+        """All brokers and voters."""
+        return frozenset({*self.racks, *(self.quorum.replicas if self.quorum else ())})
+
     def require(self, brokers: Iterable[int]) -> frozenset[int]:
         """These brokers, as a set. Raises CheckError for an unknown one."""
         wanted = frozenset(brokers)
-        if unknown := sorted(wanted - self.racks.keys()):
-            known = ", ".join(map(str, sorted(self.racks)[:12]))
+        if unknown := sorted(wanted - self.nodes):
+            known = ", ".join(map(str, sorted(self.nodes)[:12]))
             raise CheckError(f"no broker {unknown[0]} here; the brokers are {known}")
         return wanted
 
@@ -86,7 +97,7 @@ class ClusterState:
 
 def brokers_of(partitions: Iterable[DescribedPartition]) -> dict[int, str]:
     """The brokers that partitions name, without racks."""
-    return dict.fromkeys(sorted({b for p in partitions for b in (*p.replicas, *p.elr)}), "")
+    return dict.fromkeys(sorted({b for p in partitions for b in (*p.replicas, *p.isr, *p.elr)}), "")
 
 
 def decoded(data: bytes) -> str:
@@ -102,8 +113,9 @@ def of_text(text: str, version: str | None = None) -> ClusterState:
     Raises CheckError if lines are missing, are not of that tool, or have two layouts.
     """
     try:
-        description = described(text)
-        if wrong := next(_missing(text, description), None):
+        voters, nodes, is_behind, others = quorum.shown_in(text)
+        description = described(others)
+        if wrong := next(_missing(others, description), None):
             raise ValueError(wrong)
     except ValueError as error:
         raise CheckError(error) from None
@@ -114,18 +126,23 @@ def of_text(text: str, version: str | None = None) -> ClusterState:
     shows_all = versions[0].first >= SHOWS_BROKERS_SETTINGS  # so other settings have their defaults
     defaults = {name for name, topic in topics.items() if shows_all and topic.shows_all}
     partitions = [
-        p._replace(min_isr=1) if p.min_isr is None and p.topic in defaults else p
+        p._replace(min_isr=p.min_isr or 1, unclean=bool(p.unclean)) if p.topic in defaults else p
         for p in description.partitions
     ]
     in_sync = frozenset(b for p in partitions if p.leader != NO_LEADER for b in p.isr)
+    if nodes and (missing := sorted(in_sync - nodes)):
+        raise CheckError(f"the table of the quorum lacks broker {missing[0]}: it may be cut")
     unsure = "the text has no line of a topic, so partitions may be missing: describe without "
     unsure += "--under-replicated-partitions and similar options"
+    settings = {(topic, name): "set" for topic, own in topics.items() for name in own.throttles}
     return ClusterState(
-        "kafka-topics --describe", partitions, brokers_of(partitions), in_sync, versions,
+        "kafka-topics --describe", partitions, brokers_of(partitions), in_sync, versions, settings,
         has_elr=has_elr, shows_moves=versions[0].first >= SHOWS_MOVES,
-        is_kraft=has_elr or None, unsure=() if topics else (unsure,),
-        unseen="brokers without a replica, topics that are not in the text, throttles"
+        is_kraft=has_elr or voters is not None or None,
+        unsure=(quorum.BEHIND,) * is_behind + (unsure,) * (not topics), quorum=voters,
+        unseen="brokers without a replica, topics that are not in the text, brokers' throttles"
         + ", whether eligible leader replicas are on" * (not has_elr),
+        held={int(m[3]): f"{m[1]}-{m[2]}" for m in HELD.finditer(text)},
     )  # fmt: skip
 
 
@@ -179,16 +196,16 @@ def possible_versions(
         raise CheckError(
             f"brokers of Kafka {version} do not fill these fields; {name} and newer do"
         )
-    return (known,)
+    return (replace(known, name=version),)
 
 
 def with_options(
     state: ClusterState, min_isr: int | None = None, zones: str = "",
-    unclean: bool | None = None, zookeeper: bool | None = None,
+    unclean: bool | None = None, zookeeper: bool | None = None, *, voters: str = "",
 ) -> ClusterState:  # fmt: skip
     """The state with the operator's options: min.insync.replicas where it is not shown, unclean
-    election, the zone of each broker, and the mode. Raises CheckError for zones that do not match
-    the brokers, and for ZooKeeper on a cluster without it."""
+    election, the zone of each broker, the mode, and voters: "1,2,3", "none", or a text that has
+    them. Raises CheckError for zones or voters that do not match, and for ZooKeeper without it."""
     if zookeeper and state.is_kraft:
         raise CheckError("this cluster runs KRaft, not ZooKeeper")
     is_kraft = state.is_kraft if zookeeper is None else not zookeeper
@@ -197,20 +214,45 @@ def with_options(
         versions += [v.with_(kraft=False) for v in state.versions if v.kraft and v.last < (4, 0)]
     if not versions:
         raise CheckError("Kafka 4 has no ZooKeeper")
-    default = any(v.unclean_leader_election_enable for v in versions)
     partitions = [p._replace(
         min_isr=min_isr if p.min_isr is None else p.min_isr,
-        unclean=unclean if unclean is not None else default if p.unclean is None else p.unclean,
+        unclean=p.unclean if unclean is None else unclean,
     ) for p in state.partitions]  # fmt: skip
     try:
         racks = racks_of(zones, set(state.racks)) if zones else state.racks
+        voting, more = _quorum(replace(state, versions=tuple(versions)), voters)
     except ValueError as error:
         raise CheckError(error) from None
     state.require(racks)
-    unsure = state.unsure
-    if missing := sorted({p.topic for p in partitions if p.min_isr is None}):
-        names = missing[0] + f" and {len(missing) - 1} more" * (len(missing) > 1)
-        unsure += (f"min.insync.replicas of topic {names} is not shown (--min-isr)",)
+    unsure = state.unsure + more
+    heeds = any(not v.kraft or v.kraft_elects_uncleanly for v in versions)
+    unclear = {p.topic for p in partitions if p.unclean is None and heeds}
+    unset = {p.topic for p in partitions if p.min_isr is None}
+    for what, topics in (("min.insync.replicas (--min-isr)", unset),
+                         ("unclean election (--unclean, --no-unclean)", unclear)):  # fmt: skip
+        names = min(topics, default="") + f" and {len(topics) - 1} more" * (len(topics) > 1)
+        unsure += (f"{what} of topic {names} is not shown",) * bool(topics)
     return replace(
-        state, partitions=partitions, racks=racks, versions=tuple(versions), unsure=unsure
-    )
+        state, partitions=partitions, racks=racks, versions=tuple(versions), unsure=unsure,
+        quorum=voting,
+    )  # fmt: skip
+
+
+def _quorum(state: ClusterState, voters: str) -> tuple[DescribedPartition | None, tuple[str, ...]]:
+    """The quorum, without voters that may be down; and what is not known of it."""
+    is_behind, can_be = False, any(v.kraft for v in state.versions)
+    if voters == "none" or not can_be:
+        given: DescribedPartition | None = quorum.NONE
+    elif re.fullmatch(r"\d{1,9}(,\d{1,9})*", voters):
+        given = quorum.of_voters({*map(int, voters.split(","))})
+    else:
+        given, _, is_behind, _ = quorum.shown_in(voters)
+        if voters and not given:
+            raise ValueError(f"--voters {voters!r:.40} is no list such as 1,2,3, none, or a file")
+    if voters and given and state.quorum and given.replicas != state.quorum.replicas:
+        raise ValueError(f"--voters contradicts the voters of the {state.source}")
+    if (shown := state.quorum or given) is None:
+        return None, (quorum.NOT_SHOWN,)
+    is_apart = shown.leader >= 0 or state.racks.keys().isdisjoint(shown.replicas)
+    up = (b for b in shown.isr if b in state.alive or (is_apart and b not in state.racks))
+    return shown._replace(isr=tuple(up)), (quorum.BEHIND,) * is_behind

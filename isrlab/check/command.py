@@ -17,13 +17,15 @@ import click
 from isrlab.check import cluster, live, stored, what_if
 from isrlab.check.answer import ALL_WELL, NOT_KNOWN, CheckQuestion, ClusterCheck, answer_of, as_dict
 from isrlab.check.cluster import CheckError, ClusterState
+from isrlab.check.roll import RollLimits
 from isrlab.logs.incidents import terminal
 from isrlab.logs.reader.metadata.records import is_metadata
 from isrlab.logs.reader.packed import is_archive, kind_of
 
 UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 SOURCE = ("path", "servers", "version", "config", "limit_s")  # options, grouped by use
-ADDED, SIZES = ("min_isr", "unclean", "zookeeper", "zones"), ("throttle", "size", "produced")
+ADDED = ("min_isr", "unclean", "zookeeper", "zones", "voters")
+SIZES, ROLL = ("throttle", "size", "produced"), ("together", "least_copies", "most_leaders")
 
 
 def read(
@@ -65,10 +67,13 @@ def tell(options: Mapping[str, Any], as_json: bool, watched: bool) -> int:
     source, added = ({name: how.pop(name) for name in names} for names in (SOURCE, ADDED))
     if added["zones"] and "=" not in added["zones"]:
         added["zones"] = cluster.decoded(_bytes(added["zones"]))
+    if Path(added["voters"]).is_file():
+        added["voters"] = cluster.decoded(_bytes(added["voters"]))
     state = cluster.with_options(read(**source), **added)
     sizes = [bytes_of(how.pop(name), name) for name in SIZES]
     if plan := how.pop("move"):
         how["move"] = what_if.PlannedMove(what_if.plan_of(_bytes(str(plan)), state), *sizes)
+    how["roll"] = RollLimits(*(how.pop(name) for name in ROLL))
     how |= {name: state.chosen(how[name]) for name in ("restart", "down")}
     check = ClusterCheck(state, CheckQuestion(**how))
     lines = [*terminal.first_lines(answer_of(check), shutil.get_terminal_size((120, 24)).columns)]

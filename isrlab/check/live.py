@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from isrlab.check import quorum
 from isrlab.check.cluster import CheckError, ClusterState, possible_versions
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events.wording import counted
@@ -22,13 +23,14 @@ from isrlab.placement.describe import DescribedPartition
 
 SAME = re.compile(r"security\.protocol|sasl\.mechanism|ssl\.(ca|key|certificate)\.[a-z.]+|"
                   r"ssl\.keystore\.(location|password)|ssl\.key\.password")  # fmt: skip
-ZOOKEEPER = "zookeeper.connect"
+ZOOKEEPER, ROLES = "zookeeper.connect", "process.roles"
 PROTOCOL = "inter.broker.protocol.version"  # not a broker setting from 4.0 on
 KEPT = re.compile("|".join(
-    [*map(re.escape, (MIN_ISR, UNCLEAN, PROTOCOL, ZOOKEEPER)), r".*throttled\.rate"]
+    [*map(re.escape, (MIN_ISR, UNCLEAN, PROTOCOL, ZOOKEEPER, ROLES, quorum.SETTING)),
+     r".*throttled\.(?:rate|replicas)"]
 ))  # fmt: skip
 UNSEEN = ("reassignments on their way and eligible leader replicas (kafka-topics --describe shows "
-          "both), topics that this client may not describe")  # fmt: skip
+          "both), the active controller, topics that this client may not describe")  # fmt: skip
 SettingValues = dict[str, tuple[str, bool]]  # values, and whether each is the default
 
 
@@ -104,12 +106,24 @@ def _state(admin: Any, version: str | None, limit_s: float) -> ClusterState:
     racks = dict.fromkeys(sorted({b for p in partitions for b in p.replicas}), "") | up
     settings = {(f"broker {name}", key): value for name, values in brokers.items()
                 for key, (value, is_default) in values.items() if not is_default}  # fmt: skip
+    settings |= {(topic, key): value for topic, values in own.items()
+                 for key, (value, _) in values.items() if "throttled" in key and value}  # fmt: skip
     keepers = [values.get(ZOOKEEPER, ("", True))[0] for values in brokers.values()]
     return ClusterState(
         "answers of the brokers", sorted(partitions), racks, frozenset(up),
         _versions(brokers, version), settings, shows_moves=False,
         is_kraft=not any(keepers) if keepers else None, unsure=tuple(unsure[:3]), unseen=UNSEEN,
+        quorum=None if hidden else _quorum(brokers),
     )  # fmt: skip
+
+
+def _quorum(brokers: dict[str, SettingValues]) -> DescribedPartition | None:
+    """The voters in the brokers' settings: NONE if no live broker is a controller."""
+    roles = [own.get(ROLES, ("", True))[0] for own in brokers.values()]
+    if roles and all(roles) and not any("controller" in role for role in roles):
+        return quorum.NONE
+    lists = {own.get(quorum.SETTING, ("", True))[0] for own in brokers.values()}
+    return quorum.shown_in("".join(f"{quorum.SETTING}={text}\n" for text in lists if text))[0]
 
 
 def _settings(

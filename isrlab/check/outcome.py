@@ -11,6 +11,9 @@ refuses acks=all, loses records to an unclean or doubtful election, or would ref
 known or possible reassignment completes meanwhile. A partition that already refuses writes blocks
 all its replicas: stopping one in sync makes it worse, and the others must catch up.
 
+The quorum of the controllers is one more partition: a stop blocks that leaves no majority of its
+voters. Without a majority nothing is elected and no ISR changes.
+
 Left out: disks that fail, and records that a broker loses with its page cache.
 """
 
@@ -33,7 +36,10 @@ LOSES, LEADERLESS = "records would be lost", "it has no leader already"
 ONLY, UNDER_MIN, AT_MIN = "no other replica may lead", "already under min ISR", "at min ISR"
 MOVING = "a reassignment is in progress"
 PERHAPS_MOVING = "a replica on a live broker is out of sync: perhaps a reassignment"
-WORST_FIRST = (LOSES, LEADERLESS, ONLY, UNDER_MIN, AT_MIN, MOVING, PERHAPS_MOVING, NO_SPARE, RF_1)
+NO_MAJORITY, ODD = "no majority of the voters would be up", "its ISR has a broker without a replica"
+FEW = "several of its copies would go down together (--least-copies)"
+WORST_FIRST = (NO_MAJORITY, ODD, LOSES, LEADERLESS, ONLY, UNDER_MIN, AT_MIN, MOVING,
+               PERHAPS_MOVING, NO_SPARE, RF_1, FEW)  # fmt: skip
 
 
 class StopOutcome(NamedTuple):
@@ -83,7 +89,7 @@ class Shapes:
 
     def _shape(self, p: DescribedPartition) -> tuple[dict[int, int], Played]:
         """The position of each broker, and the known outcomes of this shape."""
-        brokers = dict.fromkeys((*p.replicas, *p.elr, *p.last_known_elr))
+        brokers = dict.fromkeys((*p.replicas, *p.isr, *p.elr, *p.last_known_elr))
         place = {b: n for n, b in enumerate(brokers)}
         dead = [b for b in place if b not in self.state.alive]
         lists = (p.isr, p.elr, p.last_known_elr, p.adding, p.removing, dead)
@@ -105,7 +111,16 @@ class Shapes:
             played[case] = worst._replace(
                 leader=place.get(worst.leader, NO_LEADER), why=self._why(p, worst, gone)
             )
-        return played[case]
+        if self.has_majority(down):
+            return played[case]
+        after = NO_LEADER if p.leader in down else place.get(p.leader, NO_LEADER)
+        works = played[case].writes and after >= 0 and {*p.isr}.isdisjoint(down)
+        return StopOutcome(False, after, works, works, len(p.isr), NO_MAJORITY)
+
+    def has_majority(self, down: Collection[int]) -> bool:
+        """Whether the voters that stay up are a majority, as far as the voters are known."""
+        voters = self.state.quorum
+        return not voters or sum(b not in down for b in voters.isr) >= (voters.min_isr or 0)
 
     def leader(self, p: DescribedPartition, after: StopOutcome) -> int:
         """The broker that leads afterwards."""
@@ -134,49 +149,59 @@ class Shapes:
             for broker in group:
                 of_broker[broker].append(number)
         for p in self.state.partitions:
-            for number in {number for b in p.replicas for number in of_broker[b]}:
+            for number in {number for b in {*p.replicas, *p.isr} for number in of_broker[b]}:
                 after = self.outcome(p, members[number])
-                if after.why:
+                if after.why and after.why != NO_MAJORITY:
                     blocks[number].append(BlockingPartition(p, after.why, not after.writes))
-        for each in blocks:
+        for group, each in zip(members, blocks, strict=True):
+            if self.state.quorum and group and not self.has_majority(group):
+                each.append(BlockingPartition(self.state.quorum, NO_MAJORITY, False))
             each.sort(key=lambda block: WORST_FIRST.index(block.why))
         return blocks
 
     def _play(
         self, p: DescribedPartition, version: KafkaVersion, down: list[int], is_stop: bool
     ) -> StopOutcome:
+        try:
+            after = self._stopped(p, version, down, is_stop)
+            writes = _writes(after)
+            later = writes and (not p.adding or _writes(_completed(after)))
+        except kraft.NoReplicaError:
+            return StopOutcome(False, NO_LEADER, False, False, len(p.isr))
+        is_doubtful = p[:2] in self._doubtful and bool(p.isr) and {*p.isr} <= {*down}
+        is_clean = after.leader in (NO_LEADER, p.leader, *p.isr, *p.elr)
+        return StopOutcome(is_doubtful or not is_clean, after.leader, writes, later, len(after.isr))
+
+    def _stopped(
+        self, p: DescribedPartition, version: KafkaVersion, down: list[int], is_stop: bool = True
+    ) -> Controller:
+        """The controller after these brokers have shut down together, or failed."""
         settings = Settings.of(version, min_insync_replicas=p.min_isr or 1,
-                               unclean_leader_election_enable=bool(p.unclean))  # fmt: skip
+                               unclean_leader_election_enable=p.unclean is not False)  # fmt: skip
         stored = PartitionState(p.replicas, p.leader, p.isr, 0, 0, p.elr, p.last_known_elr, False,
                                 p.adding, p.removing)  # fmt: skip
         up = (b for b in self._shapes[p[:2]][0] if b in self.state.alive)
         alive = tuple(BrokerInfo(b, 1, b not in down) for b in up)
         after = Controller(version, settings, stored, alive, self._firsts.get(p.topic))
-        try:
-            for broker in down:
-                if version.kraft:
-                    after = kraft.lose(after, broker)
-                else:
-                    after = zookeeper.shut_down(after, broker) if is_stop else after
-                    after = zookeeper.lose(after, broker)
-            writes = _writes(after)
-            later = writes and (not p.adding or _writes(_completed(after)))
-        except kraft.NoReplicaError:
-            return StopOutcome(False, NO_LEADER, False, False, len(after.isr))
-        is_doubtful = p[:2] in self._doubtful and bool(p.isr) and {*p.isr} <= {*down}
-        is_clean = after.leader in (NO_LEADER, p.leader, *p.isr, *p.elr)
-        return StopOutcome(is_doubtful or not is_clean, after.leader, writes, later, len(after.isr))
+        for broker in down:
+            if version.kraft:
+                after = kraft.lose(after, broker)
+            else:
+                after = zookeeper.shut_down(after, broker) if is_stop else after
+                after = zookeeper.lose(after, broker)
+        return after
 
     def _why(self, p: DescribedPartition, after: StopOutcome, down: list[int]) -> str:
         """Why the partition blocks these brokers, "" if it does not."""
         may_move = not (self.state.shows_moves or {*down}.isdisjoint(p.isr)) and any(
             b in self.state.alive for b in p.replicas if b not in p.isr
         )
-        if after.later_writes and not (after.loses or may_move):
+        if after.later_writes and not (after.loses or may_move or p.is_odd):
             return ""
         copies = len(p.replicas)
         reasons = (
-            (after.loses, LOSES), (p.leader == NO_LEADER, LEADERLESS), (copies == 1, RF_1),
+            (p.is_odd, ODD), (after.loses, LOSES), (p.leader == NO_LEADER, LEADERLESS),
+            (copies == 1, RF_1),
             (most_demanded(self.state, p.min_isr or 1, copies) >= copies == len(p.isr), NO_SPARE),
             (after.later_writes, PERHAPS_MOVING), (after.writes, MOVING),
             (after.leader == NO_LEADER, ONLY), (down and self.outcome(p).writes, AT_MIN),

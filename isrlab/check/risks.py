@@ -25,7 +25,7 @@ def exposures(state: ClusterState) -> list[Exposure]:
             -1, p.leader, p.isr, p.replicas, p.adding, p.elr, *past
         )
     for p in {p.topic: p for p in state.partitions}.values():
-        settings[p.topic, UNCLEAN] = "true" if p.unclean and heeds else "false"
+        settings[p.topic, UNCLEAN] = "true" if p.unclean and heeds else "false"  # if it is known
         settings |= {(p.topic, MIN_ISR): str(p.min_isr)} if p.min_isr else {}
     return ranked(known, settings)
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
+from isrlab.check import quorum
 from isrlab.check.cluster import CheckError, ClusterState, brokers_of, possible_versions
 from isrlab.engine.versions import GENERATIONS, KafkaVersion
 from isrlab.logs.history.record import clock
@@ -96,7 +98,16 @@ def _state(
         frozenset(cluster.brokers.keys() - cluster.inactive), _versions(cluster, version), settings,
         past, has_elr=settings.get(("broker", ELR), "0") != "0" or bool(past),
         is_kraft=True, unsure=tuple(unsure[:3]), unseen="what stands in the brokers' own files",
+        quorum=_quorum(cluster),
     )  # fmt: skip
+
+
+def _quorum(cluster: MetadataCluster) -> DescribedPartition | None:
+    """The voters; NONE if no controller is a broker. Voters may be more than have registered."""
+    if voters := cluster.quorum.get("voters"):
+        return quorum.of_voters(voters, cluster.quorum.get("leader", -1))
+    known = cluster.controllers
+    return quorum.NONE if known and cluster.brokers.keys().isdisjoint(known) else None
 
 
 def _versions(cluster: MetadataCluster, version: str | None) -> tuple[KafkaVersion, ...]:
@@ -106,5 +117,5 @@ def _versions(cluster: MetadataCluster, version: str | None) -> tuple[KafkaVersi
     features = [each for b in cluster.brokers.values() for each in b.get("features") or ()]
     highest = {each["2"] for each in features if each["0"] == "metadata.version"}
     names = {next(name for top, name in NEWEST if level <= top) for level in highest}
-    known = {KafkaVersion.of(name) for name in names} or {v for v in GENERATIONS if v.kraft}
-    return tuple(sorted(known, key=lambda v: v.first))
+    known = {replace(KafkaVersion.of(name), name=name) for name in names}
+    return tuple(sorted(known or {v for v in GENERATIONS if v.kraft}, key=lambda v: v.first))

@@ -8,6 +8,7 @@ line of a topic also has settings from its brokers' files; before, only the topi
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ _MIN_ISR = re.compile(r"(?:^|[ ,])min\.insync\.replicas=(\d{1,9})(?=[ ,]|$)")
 _UNCLEAN = re.compile(r"(?:^|[ ,])unclean\.leader\.election\.enable=(true|false)(?=[ ,]|$)")
 _NEARLY_MIN_ISR = re.compile(r"min\.in|sync\.replicas")  # with a missing or a wrong letter
 _NEARLY_UNCLEAN = re.compile(r"unclean\.leader|election\.enable")
+_THROTTLED = re.compile(r"(?:^|[ ,])((?:leader|follower)\.replication\.throttled\.replicas)=.")
 _NO_LEADER = ("none", "-1")
 EXAMPLE = "Topic: orders  Partition: 0  Leader: 1  Replicas: 1,2,3  Isr: 1,2,3"
 
@@ -55,14 +57,21 @@ class DescribedPartition(NamedTuple):
     def name(self) -> str:
         return f"{self.topic}-{self.number}"
 
+    @property
+    def is_odd(self) -> bool:
+        """Whether the ISR has a broker that is no replica, as in KAFKA-9672."""
+        return not {*self.isr} <= {*self.replicas}
+
 
 class DescribedTopic(NamedTuple):
-    """The line of a topic. `shows_all`: also brokers' settings, so those absent have defaults."""
+    """The line of a topic. `shows_all`: also brokers' settings, so those absent have defaults.
+    `throttles`: the settings that throttle some of its replicas."""
 
     partition_count: int
     min_isr: int | None
     unclean: bool | None
     shows_all: bool
+    throttles: tuple[str, ...]
 
 
 class TopicsDescription(NamedTuple):
@@ -104,11 +113,11 @@ def described(text: str) -> TopicsDescription:
                 description.others.append(f"line {number}: {line[:120]!r}")
         except ValueError as error:
             raise ValueError(f"line {number} is {error}: {line[:160]!r}") from None
-    names = {partition[:2] for partition in description.partitions}
+    names = Counter(partition.name for partition in description.partitions)
     if not names:
         raise ValueError(f"no line of a partition, such as '{EXAMPLE}', in {text[:80]!r}")
-    if twice := len(description.partitions) - len(names):
-        raise ValueError(f"{counted(twice, 'partition')} listed twice")
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise ValueError(f"{counted(len(twice), 'partition')} listed twice: {twice[0]}")
     return description
 
 
@@ -122,15 +131,16 @@ def _add_partition(description: TopicsDescription, match: re.Match[str]) -> None
     replicas = (*(b for b in added if b not in replicas), *replicas)  # the move has just begun
     is_whole = len({*replicas}) == len(replicas) and len({*isr}) == len(isr)
     is_moved_away = not {*removed} < {*replicas} or not {*removed}.isdisjoint(added)
-    if not is_whole or is_moved_away or not {*isr} <= {*replicas} or leads not in (-1, *isr):
+    has_elr = " Elr:" in match["rest"]
+    is_filled = has_elr and rest["elr"] != "N/A"
+    is_odd = is_filled and not {*isr} <= {*replicas}  # without ZooKeeper, which permits it
+    if not is_whole or is_moved_away or is_odd or leads not in (-1, *isr):
         raise ValueError("impossible for its replicas")
     topic, number = match["topic"], int(match["number"])
     own = known[1:3] if (known := description.topics.get(topic)) else ()
     description.partitions.append(
         DescribedPartition(topic, number, leads, replicas, isr, elr, last, added, removed, *own)
     )
-    has_elr = " Elr:" in match["rest"]
-    is_filled = has_elr and rest["elr"] != "N/A"
     description.forms.add(("partition", match[0].startswith("topic"), has_elr, is_filled))
 
 
@@ -146,7 +156,7 @@ def _add_topic(description: TopicsDescription, match: re.Match[str]) -> None:
         raise ValueError("about a topic that is described twice")
     description.topics[match["topic"]] = DescribedTopic(
         int(match["count"]), int(least[1]) if least else None,
-        unclean[1] == "true" if unclean else None, shows_all,
+        unclean[1] == "true" if unclean else None, shows_all, tuple(_THROTTLED.findall(configs)),
     )  # fmt: skip
     description.forms.add(("topic", not match["blank"], shows_all, shows_all))
 

@@ -9,6 +9,7 @@ import re
 import socketserver
 import struct
 import threading
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -245,6 +246,51 @@ def test_an_unclean_election_that_is_not_shown_is_no_fact_and_not_safe():
     assert check.title == "NOT KNOWN" and "--no-unclean" in rows_of(check)["Unsure"]
     assert "is on" not in rows_of(check).get("Risks", "")
     assert checked(text, "2.4", unclean=False).title == "SAFE"
+    assert checked(text, "2.4", unclean=True).title == "EXPOSED"
+
+
+@pytest.mark.parametrize(
+    ("row", "configs", "version", "then"),
+    [
+        ("1 1,2,3 1,2,3", "min.insync.replicas=2", "4.1", ()),
+        ("1 1,2,3 1,2,3", "min.insync.replicas=1", "3.9", ()),
+        ("1 1,2,3 1,2,3", "min.insync.replicas=1", "0.8.2", ()),
+        ("1 1,2,3 1,2,3", "unclean.leader.election.enable=true", "3.9", (2, 3, 1)),
+        ("1 1,2,3 1,2,3", "unclean.leader.election.enable=true", "3.8", ()),  # KRaft never does
+        ("1 1,2 1,2", "unclean.leader.election.enable=true", "4.1", (2, 1)),
+        ("1 1,2,3,4 1,2,3", "unclean.leader.election.enable=true", "4.1", (2, 3, -1)),
+        ("2 1,2,3 1,2,3", "unclean.leader.election.enable=true,min.insync.replicas=3", "4.1", ()),
+    ],
+)
+def test_two_more_failures_after_a_stop_are_tried_in_every_order(row, configs, version, then):
+    text = text_of(row, configs=configs) + text_of("4 4,3,2 4,3,2", topic="u")
+    if version < "4":
+        text = text.replace("\tElr: \tLastKnownElr: ", "")
+    if version < "2.8":
+        text = text.replace("\tTopicId: uLw", "")
+    unclean, mode = None if "unclean" in configs else False, False if version > "2.8" else None
+    state = cluster.of_text(text, version)
+    state = cluster.with_options(state, 1, "", unclean, mode, voters="none")
+    losses = Shapes(state).later([frozenset({1})])
+    assert [loss[2] for loss in losses] == [then] * bool(then)
+
+
+def test_without_unclean_elections_no_two_failures_lose_a_record():
+    lost = 0
+    for seed in range(60):
+        draw, rows = random.Random(seed), []
+        for _ in range(4):
+            ids = draw.sample(range(1, 7), draw.choice((2, 3, 4)))
+            isr = ids[: draw.randint(1, len(ids))]
+            elr = [b for b in ids if b not in isr and len(isr) < 2 and draw.random() < 0.5]
+            shown = [",".join(map(str, each)) or "-" for each in (ids, isr, elr)]
+            rows.append(" ".join((str(draw.choice(isr)), *shown)))
+        state = checked(text_of(*rows), draw.choice(("4.1", "4.4"))).state
+        stops = [frozenset({b}) for b in state.racks]
+        assert Shapes(state).later(stops) == []
+        allows = [p._replace(unclean=True) for p in state.partitions]
+        lost += Shapes(replace(state, partitions=allows)).later(stops) != []
+    assert lost > 50
 
 
 def test_several_copies_go_down_together_only_if_that_is_asked_for():

@@ -11,7 +11,7 @@ from typing import Any
 
 from isrlab.check import risks, what_if
 from isrlab.check.cluster import ClusterState
-from isrlab.check.outcome import FEW, NO_MAJORITY, Effect, Shapes
+from isrlab.check.outcome import FAILURES, FEW, NO_MAJORITY, Effect, Shapes
 from isrlab.check.outcome import BlockingPartition as Blocks
 from isrlab.check.roll import ONE_BY_ONE, RollLimits, roll
 from isrlab.events.wording import counted, duration, printable
@@ -60,7 +60,9 @@ class ClusterCheck:
                 self.asked.append(Blocks(p, FEW, False))
         self.brokers = dict(zip(up, blocks, strict=False))
         self.zones = dict(zip(zones, blocks[len(up) :], strict=True))
-        self.refusing = shapes.effect().refuse
+        self.refusing, free = shapes.effect().refuse, [b for b in up if not self.brokers[b]]
+        stops = groups[:1] if question.restart else [frozenset({b}) for b in free]
+        self.later = [] if state.unsure else shapes.later(stops)
         self.down = shapes.effect(question.down, False) if question.down else None
         is_safe = self.status == ALL_WELL and not question.restart
         self.roll = roll(self.state, question.roll) if is_safe else []
@@ -69,7 +71,7 @@ class ClusterCheck:
     def status(self) -> int:
         blocked = any(self.brokers.values()) or not self.brokers
         is_bad = blocked or self.refusing or self.exposures
-        wrong = self.asked or (is_bad and not self.question.restart)
+        wrong = self.asked or self.later or (is_bad and not self.question.restart)
         return WRONG if wrong else NOT_KNOWN if self.state.unsure else ALL_WELL
 
     @property
@@ -78,7 +80,7 @@ class ClusterCheck:
             return "NOT KNOWN" if self.status else "SAFE"
         if self.asked or (any(self.brokers.values()) and not self.question.restart):
             return "BLOCKED"
-        return "EXPOSED" if self.exposures else "WRONG NOW"
+        return "EXPOSED" if self.exposures or self.later else "WRONG NOW"
 
     @property
     def says(self) -> str:
@@ -88,10 +90,11 @@ class ClusterCheck:
         if self.state.unsure and not self.asked and (restart or is_free):
             who = exposed.named(restart) if restart else counted(total, "broker")
             return f"What is shown keeps none of {who} from going down; what is missing may."
+        but = ", but two more failures would lose records" * bool(self.later)
         if restart or is_free:
             may = "may not" if self.asked else "may"
             who = _named(restart) if restart else f"Each of {counted(total, 'broker')}"
-            return f"{who} {may} go down now{', one at a time' * (not restart)}."
+            return f"{who} {may} go down now{', one at a time' * (not restart)}{but}."
         which = f": {_ids(free)}" * bool(free)
         if len(free) > total / 2:
             which = f": all but {_ids(b for b in self.brokers if b not in free)}"
@@ -128,7 +131,7 @@ def _rows(check: ClusterCheck) -> dict[str, str]:
                            for zone, b in check.zones.items()) * (len(check.zones) > 1),
         "Strimzi": "; ".join(f"it keeps broker {b} up because of {name} (acks=all)"
                              for b, name in state.held.items()),
-        "Voters": _voters(state), "Roll": _roll(check),
+        "Voters": _voters(state), "Then": _then(check), "Roll": _roll(check),
         "Wait": _wait(question),
         **dict(text.split(": ", 1) for text in exposed.shown(check.exposures)),
         "Risks": risks.shown(check.risks),
@@ -178,6 +181,18 @@ def _voters(state: ClusterState) -> str:
     spare = max(0, len(voters.isr) - (voters.min_isr or 0))
     up = f"{_ids(voters.replicas)} (up: {_ids(voters.isr)}; active controller: {active})"
     return f"{up}; {spare or 'none'} of those up may be down at a time"
+
+
+def _then(check: ClusterCheck) -> str:
+    """What was tried on the stops that are called safe, and what is assumed."""
+    if not check.later:
+        tried = f"no order of {FAILURES} more failures and a return loses a record. Assumed: "
+        tried += "acks=all, disks keep what is written, ISRs and voters are as shown at the stop"
+        return tried * (check.status == ALL_WELL)
+    _, stopped, then = check.later[0]
+    steps = [f"after {exposed.named(stopped)} went down", *(f"broker {b} fails" for b in then[:-1])]
+    steps += [f"broker {then[-1]} comes back and leads"] * (then[-1] >= 0)
+    return f"{_listed([each[0] for each in check.later])}: records are lost if, {', '.join(steps)}"
 
 
 def _roll(check: ClusterCheck) -> str:

@@ -14,6 +14,10 @@ all its replicas: stopping one in sync makes it worse, and the others must catch
 The quorum of the controllers is one more partition: a stop blocks that leaves no majority of its
 voters. Without a majority nothing is elected and no ISR changes.
 
+Each stop that nothing blocks is tried on: with every sequence of two more failures, and any broker
+that comes back after none, one or both. While acks=all is accepted, the replicas in the ISR have
+every acknowledged record; records are lost if the controller elects another replica.
+
 Left out: disks that fail, and records that a broker loses with its page cache.
 """
 
@@ -21,11 +25,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
 from isrlab.check.cluster import NO_LEADER, ClusterState
+from isrlab.engine import controller as controllers
 from isrlab.engine import kraft, rules, zookeeper
-from isrlab.engine.messages import BrokerInfo
+from isrlab.engine.frozen import replace
+from isrlab.engine.messages import BrokerInfo, Message, RegisterBroker, SessionExpired
 from isrlab.engine.model import Settings
 from isrlab.engine.partition import Controller, PartitionState
 from isrlab.engine.versions import KafkaVersion
@@ -38,6 +45,7 @@ MOVING = "a reassignment is in progress"
 PERHAPS_MOVING = "a replica on a live broker is out of sync: perhaps a reassignment"
 NO_MAJORITY, ODD = "no majority of the voters would be up", "its ISR has a broker without a replica"
 FEW = "several of its copies would go down together (--least-copies)"
+FAILURES = 2  # after a stop, that may lose no record
 WORST_FIRST = (NO_MAJORITY, ODD, LOSES, LEADERLESS, ONLY, UNDER_MIN, AT_MIN, MOVING,
                PERHAPS_MOVING, NO_SPARE, RF_1, FEW)  # fmt: skip
 
@@ -73,6 +81,7 @@ class Effect(NamedTuple):
     lose: list[str]
 
 
+LaterLoss = tuple[str, frozenset[int], tuple[int, ...]]  # all fail but the last, which returns
 Played = dict[tuple[tuple[int, ...], bool], StopOutcome]  # by the positions that go down, and how
 
 
@@ -121,6 +130,23 @@ class Shapes:
         """Whether the voters that stay up are a majority, as far as the voters are known."""
         voters = self.state.quorum
         return not voters or sum(b not in down for b in voters.isr) >= (voters.min_isr or 0)
+
+    def later(self, stops: Iterable[frozenset[int]]) -> list[LaterLoss]:
+        """What two more failures would lose, for the first of these stops after which they do."""
+        for stop in stops:
+            losses, known = list[LaterLoss](), dict[tuple[object, ...], tuple[int, ...]]()
+            for p in self.state.partitions:
+                place, played = self._shapes[p[:2]]
+                case = id(played), *(n for b, n in place.items() if b in stop)
+                if len(case) > 1 and case not in known:
+                    gone = [b for b in place if b in stop]
+                    each = (self._later(p, version, gone) for version in self.state.versions)
+                    known[case] = tuple([place.get(b, -1) for b in next(filter(None, each), ())])
+                then = tuple([[*place, NO_LEADER][n] for n in known.get(case, ())])
+                losses += [(p.name, stop, then)] * bool(then)
+            if losses:
+                return losses
+        return []
 
     def leader(self, p: DescribedPartition, after: StopOutcome) -> int:
         """The broker that leads afterwards."""
@@ -190,6 +216,28 @@ class Shapes:
                 after = zookeeper.shut_down(after, broker) if is_stop else after
                 after = zookeeper.lose(after, broker)
         return after
+
+    def _later(
+        self, p: DescribedPartition, version: KafkaVersion, down: list[int]
+    ) -> tuple[int, ...]:
+        """The failures that lose records after a stop, and the broker that returns; () if none."""
+        has_all = {*p.isr} | ({*p.elr} if p[:2] not in self._doubtful else set())
+        after = self._stopped(p, version, down)
+        after = replace(after, alive=tuple(b for b in after.alive if b.is_active))
+        todo = [(after, {*after.isr} if _writes(after) else has_all, list[int]())]
+        for state, complete, failed in todo:
+            for b in self._shapes[p[:2]][0]:
+                change: Message = RegisterBroker(b, 2, b not in failed)
+                if is_up := b in state.available:
+                    change = SessionExpired(b, 1)
+                with suppress(kraft.NoReplicaError):
+                    after = controllers.step(state, change, 0)[0]
+                    has_all = {*after.isr} if _writes(after) else complete
+                    if len(failed) < FAILURES + (not is_up) and after.leader not in (-1, *complete):
+                        return (*failed, b, *[NO_LEADER] * is_up)
+                    if len(failed) < FAILURES and is_up:
+                        todo.append((after, has_all, [*failed, b]))
+        return ()
 
     def _why(self, p: DescribedPartition, after: StopOutcome, down: list[int]) -> str:
         """Why the partition blocks these brokers, "" if it does not."""

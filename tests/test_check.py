@@ -21,7 +21,7 @@ from test_metadata_log import log as written_log
 
 from isrlab.__main__ import main
 from isrlab.check import cluster, command, live, outcome, risks, stored, what_if
-from isrlab.check.answer import CheckQuestion, ClusterCheck, answer_of
+from isrlab.check.answer import CheckQuestion, ClusterCheck, answer_of, as_dict
 from isrlab.check.cluster import CheckError
 from isrlab.check.outcome import Shapes
 from isrlab.check.roll import RollLimits, roll
@@ -309,6 +309,21 @@ def test_a_broker_without_a_replica_in_an_isr_blocks_its_partition_only():
     other = text_of("4 4,5,6 4,5,6", "5 5,6,4 5,6,4", topic="u")
     other = text + other.replace("\tElr: \tLastKnownElr: ", "")
     assert [b for b, whys in reasons(other, "3.5").items() if not whys] == [4, 5, 6]
+
+
+def test_a_newcomer_is_not_called_down_and_a_move_left_over_is_named():
+    limit = "min.insync.replicas=1,follower.replication.throttled.replicas=0:4,0:5"
+    text = text_of("1 1,4,2,3 1,2,3 - 4>2", "1 1,2,3 1,2,3", topic="a$b", configs=limit)
+    rows = rows_of(checked(text))
+    assert "Not up" not in rows and rows["Copying"].startswith("Broker 4")
+    assert "--cancel --reassignment-json-file" in rows["Undo"] and (
+        "--entity-name 'a$b' --delete-config follower.replication.throttled.replicas"
+        in rows["Undo"]
+    )
+    assert as_dict(checked(text))["cancel"]["partitions"] == [
+        {"topic": "a$b", "partition": 0, "replicas": (1, 4, 2, 3)}
+    ]
+    assert "Undo" not in rows_of(checked(text_of(*HEALTHY)))
 
 
 def test_the_broker_to_start_or_to_wait_for_is_named():

@@ -135,6 +135,7 @@ def _rows(check: ClusterCheck) -> dict[str, str]:
         "Wait": _wait(question),
         **dict(text.split(": ", 1) for text in exposed.shown(check.exposures)),
         "Risks": risks.shown(check.risks),
+        "Undo": risks.removal(state),
         "If down": _lost(check, question.down, check.down) if check.down else "",
         "If moved": _moved(state, question.move) if question.move else "",
         "Unseen": state.unseen,
@@ -271,6 +272,9 @@ def as_dict(check: ClusterCheck) -> dict[str, Any]:
         "brokers": {b: listed(blocks) for b, blocks in check.brokers.items()},
         "zones": {zone: listed(blocks) for zone, blocks in check.zones.items()},
         "roll": check.roll, "refusing": check.refusing,
+        "cancel": {"version": 1, "partitions": [
+            {"topic": p.topic, "partition": p.number, "replicas": p.replicas}
+            for p in risks.moving(check.state)]},
         "exposed": [{"partition": f"{e.key.topic}-{e.key.partition}", "why": e.why, "says": e.says,
                      "schedule": e.schedule} for e in check.exposures],
         "risks": check.risks, "down": check.down and check.down._asdict(),

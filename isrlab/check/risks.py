@@ -4,14 +4,19 @@ logs/incidents/exposed.py, for a state from any source; other risks are counted,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from shlex import quote
 
 from isrlab.check.cluster import ClusterState
 from isrlab.events.exact import Key
 from isrlab.events.wording import counted
 from isrlab.logs.incidents.exposed import UNCLEAN, Exposure, StoredPartition, ranked
 from isrlab.logs.reader.metadata.log import ELR, MIN_ISR
+from isrlab.placement.describe import DescribedPartition
 
-RATE = ".replication.throttled.rate"
+THROTTLED = ".replication.throttled."
+REASSIGN, CONFIGS = (
+    f"kafka-{what}.sh --bootstrap-server HOST:9092" for what in ("reassign-partitions", "configs")
+)
 
 
 def exposures(state: ClusterState) -> list[Exposure]:
@@ -47,16 +52,38 @@ def risks(state: ClusterState) -> dict[str, list[str]]:
         ):  # fmt: skip
             if holds:
                 known.setdefault(what, []).append(p.name)
-    throttled = {of for (of, name), value in state.settings.items() if value and RATE in name}
-    is_moving = any(p.adding or p.removing for p in state.partitions)
-    if throttled and state.shows_moves and not is_moving:
+    throttled = {of for (of, name), value in state.settings.items() if value and THROTTLED in name}
+    if throttled and state.shows_moves and not moving(state):
         known["a throttle is set and nothing moves"] = sorted(throttled)
     return known
 
 
+def moving(state: ClusterState) -> list[DescribedPartition]:
+    """The partitions of moves that are in progress, or were never finished."""
+    return [p for p in state.partitions if p.adding or p.removing]
+
+
+def removal(state: ClusterState) -> str:
+    """The commands that remove what a move has left behind, if no tool is at work on it."""
+    names, lists = [p.name for p in moving(state)], dict[str, list[str]]()
+    for (of, name), value in sorted(state.settings.items()):
+        if value and THROTTLED in name:
+            lists.setdefault(of, []).append(name)
+    lines = [f"{len(names)} with Adding or Removing Replicas, such as {name}: {REASSIGN} "
+             "--cancel --reassignment-json-file <(... --json | jq .cancel)"
+             for name in names[:1]]  # fmt: skip
+    for of, settings in [*lists.items()][:1]:
+        kind, entity = ("broker", of[7:]) if of.startswith("broker ") else ("topic", of)
+        lines += [
+            f"{len(lists)} with a throttle, such as {of}: {CONFIGS} --alter --entity-type "
+            f"{kind}s --entity-name {quote(entity)} --delete-config {','.join(settings)}"
+        ]
+    return "; ".join(lines) and f"if no tool moves replicas (Cruise Control?): {'; '.join(lines)}"
+
+
 def shown(known: Mapping[str, list[str]]) -> str:
     """All risks in one sentence."""
-    kinds = {what: "broker" if " " in names[0] else "partition" for what, names in known.items()}
+    kinds = {what: "throttle" if "throttle" in what else "partition" for what in known}
     return "; ".join(
         f"{what} ({counted(len(names), kinds[what])}, such as {names[0]})"
         for what, names in known.items()

@@ -184,6 +184,8 @@ def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
 @click.option("--down", multiple=True, metavar="3|zone=a", help="Show the state if these fail.")
 @click.option("--move", type=FILE, metavar="PLAN.JSON",
     help="Show what happens if this plan of kafka-reassign-partitions is executed.")
+@click.option("--change", default="", metavar="[TOPIC:]min.insync.replicas=N",
+    help="Show what this does, and which eligible leader replicas it clears.")
 @click.option("--together", type=click.IntRange(1), default=1, help="Brokers in a roll's step (1).")
 @click.option("--least-copies", type=click.IntRange(1), default=2, help="Copies it leaves (2).")
 @click.option("--most-leaders", default=0, help="Leaders it moves. Default: a quarter of all.")

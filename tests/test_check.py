@@ -347,6 +347,25 @@ def test_the_words_of_strimzi_and_kubectl_are_understood():
         checked("command terminated with exit code 1\n" + text_of(*HEALTHY))
 
 
+def test_what_an_alteration_of_min_isr_clears():
+    text = text_of("1 1,2,3 1 2", "2 2,3,1 1,2,3") + text_of("3 3,1,2 3 2", topic="u")
+    assert "clears the ELR of 2 partitions, even if the value stays" in rows_of(
+        checked(text, change="min.insync.replicas=2"))["If changed"]  # fmt: skip
+    row = rows_of(checked(text, change="u:min.insync.replicas=1"))["If changed"]
+    assert "clears the ELR of 1 partition" in row and "one replica may be elected in u-0" in row
+    assert row.endswith("afterwards 1 partition (t-0) refuses acks=all")
+    gone = text_of("none 1,2,3 - 1,2", "2 2,3,1 3,2").replace("Isr: -", "Isr: ")
+    row = rows_of(checked(gone, change="min.insync.replicas=2"))["If changed"]
+    assert "then no replica may be elected in t-0" in row
+    assert (
+        "this release has none"
+        in rows_of(checked(OLD, "3.5", change="min.insync.replicas=2"))["If changed"]
+    )
+    for change in ("x:min.insync.replicas=1", "min.insync.replicas=0", "retention.ms=1"):
+        with pytest.raises(CheckError, match=r"is not like \[TOPIC:\]min.insync.replicas=2"):
+            answer_of(checked(text, change=change))
+
+
 def test_the_release_and_the_cap_are_named_as_they_are():
     check = checked(text_of(*HEALTHY, configs="min.insync.replicas=4"), "4.2")
     assert rows_of(check)["Read"].endswith("Kafka 4.2")
@@ -719,7 +738,7 @@ def test_the_gate_waits_until_a_restart_is_safe(tmp_path, capsys):
     how = dict.fromkeys(
         ("move", "throttle", "size", "produced", "down_s", "load", "config", "limit_s")
     )
-    how |= sources | {"restart": ("1",), "down": (), "ignored": ()}
+    how |= sources | {"restart": ("1",), "down": (), "ignored": (), "change": ""}
     how |= {"together": 1, "least_copies": 2, "most_leaders": 0}
 
     def ask() -> int:

@@ -32,6 +32,7 @@ class CheckQuestion:
     restart: frozenset[int] = frozenset()
     down: frozenset[int] = frozenset()
     move: what_if.PlannedMove | None = None
+    change: str = ""  # of min.insync.replicas
     roll: RollLimits = ONE_BY_ONE
     ignored: tuple[str, ...] = ()
     down_s: float | None = None
@@ -138,6 +139,7 @@ def _rows(check: ClusterCheck) -> dict[str, str]:
         "Undo": risks.removal(state),
         "If down": _lost(check, question.down, check.down) if check.down else "",
         "If moved": _moved(state, question.move) if question.move else "",
+        "If changed": _changed(state, question.change) if question.change else "",
         "Unseen": state.unseen,
         "Read": f"{state.source}: {read}; Kafka {_releases(state)}",
     }  # fmt: skip
@@ -238,6 +240,23 @@ def _moved(state: ClusterState, move: what_if.PlannedMove) -> str:
         lines += [f"afterwards {_refusing(refuse)}"]
     lines += [f"afterwards {text}" for text in exposed.shown(risks.exposures(result.after))]
     return "; ".join(filter(None, [*lines, risks.shown(risks.risks(result.after))]))
+
+
+def _changed(state: ClusterState, change: str) -> str:
+    cleared, after = what_if.changed(state, change)
+    if not any(v.eligible_leader_replicas for v in state.versions):
+        lines = ["no ELR is cleared: this release has none"]
+    elif not (state.has_elr or cleared):
+        lines = ["whether ELR is on is not shown; it clears every ELR, even if the value stays"]
+    else:
+        lines = [f"it clears the ELR of {counted(len(cleared), 'partition')}, even if the value "
+                 "stays; a broker's own value is fixed, the cluster's must stay set"]  # fmt: skip
+        for many, what in enumerate(("no replica", "one replica")):
+            names = [p.name for p in cleared if len({*p.isr} & state.alive) == many]
+            lines += [f"then {what} may be elected in {_listed(names)}"] * bool(names)
+    if refuse := [*Shapes(after).effect().refuse]:
+        lines += [f"afterwards {_refusing(refuse)}"]
+    return "; ".join(lines)
 
 
 def _refusing(names: Sequence[str]) -> str:

@@ -1,9 +1,12 @@
-"""The effect of a plan of kafka-reassign-partitions.
+"""The effect of a plan of kafka-reassign-partitions, or of another min.insync.replicas.
 
 Theory of operation. All moves of a plan run together, as in the tool: each new replica copies
 `size` bytes while `produced` bytes/s are written into each partition. The tool sets one throttle
 for leaders and followers; the slowest broker in either role decides, and the minimum throttle is
 the largest that any broker needs (placement/pace.py).
+
+Any alteration of min.insync.replicas, even to the same value, clears the eligible leader replicas
+of all partitions that it covers. Source: ClearElrRecord, ConfigurationControlManager.java 4.1.
 
 Left out: disks and networks slower than the throttle, and plans in batches.
 """
@@ -11,6 +14,7 @@ Left out: disks and networks slower than the throttle, and plans in batches.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from typing import NamedTuple
@@ -80,3 +84,18 @@ def moved(state: ClusterState, move: PlannedMove) -> MoveEffect:
         received.total(), busiest[0], move.produced * sum(busiest[1:]) / USABLE,
         max(took_s, default=0.0), replace(state, partitions=after),
     )  # fmt: skip
+
+
+def changed(state: ClusterState, change: str) -> tuple[list[DescribedPartition], ClusterState]:
+    """The partitions whose ELR "[TOPIC:]min.insync.replicas=2" clears, and the state afterwards.
+
+    Raises CheckError for another setting, and for a topic that is not here.
+    """
+    match = re.fullmatch(r"(?:(\S+):)?min\.insync\.replicas=([1-9]\d{0,8})", change)
+    if match is None or match[1] not in {None, *(p.topic for p in state.partitions)}:
+        raise CheckError(f"--change {change!r:.60} is not like [TOPIC:]min.insync.replicas=2")
+    after = [p._replace(min_isr=int(match[2]), elr=(), last_known_elr=())
+             if match[1] in (None, p.topic) else p for p in state.partitions]  # fmt: skip
+    pairs = zip(state.partitions, after, strict=True)
+    cleared = [p for p, q in pairs if p[5:7] != q[5:7]]
+    return cleared, replace(state, partitions=after)

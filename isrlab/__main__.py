@@ -166,12 +166,10 @@ def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
 @click.option("--bootstrap-server", "servers", metavar="HOST:PORT,...",
     help="Query a live cluster (pip install isrlab[live]); nothing is changed there.")
 @click.option("--command-config", "config", type=FILE, help="Client properties, as for Kafka.")
-@click.option("--timeout", "limit_s", type=click.FloatRange(0.1), default=15, show_default=True,
-    metavar="SECONDS", help="Time limit for each request to the cluster.")
+@click.option("--timeout", "limit_s", type=click.FloatRange(0.1), default=15, help="In s (15).")
 @click.option("--version", metavar="V", help="The release of the brokers. Default: as reported.")
 @click.option("--min-isr", type=click.IntRange(1), metavar="N", help="Of topics that report none.")
-@click.option("--unclean/--no-unclean", default=None,
-    help="unclean.leader.election.enable. Default: as reported.")
+@click.option("--unclean/--no-unclean", default=None, help="Unclean election. Default: as shown.")
 @click.option("--zookeeper/--kraft", default=None,
     help="The mode of brokers 3.3 to 3.9. Default: as reported, else the worse of the two.")
 @click.option("--voters", default="", metavar="1,2,3|none|FILE",
@@ -179,13 +177,10 @@ def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
 @click.option("--zone", "zones", default="", metavar="1=a,...|FILE", help="Zones of brokers.")
 @click.option("--restart", multiple=True, metavar="3|3,4|zone=a",
     help="Check whether these may go down together; the exit status is for them alone.")
-@click.option("--ignore", "ignored", multiple=True, metavar="TOPIC",
-    help="Topics that may be unavailable; * and ? match.")
+@click.option("--ignore", "ignored", multiple=True, help="Topics that may be unavailable (*, ?).")
 @click.option("--down", multiple=True, metavar="3|zone=a", help="Show the state if these fail.")
-@click.option("--move", type=FILE, metavar="PLAN.JSON",
-    help="Show what happens if this plan of kafka-reassign-partitions is executed.")
-@click.option("--change", default="", metavar="[TOPIC:]min.insync.replicas=N",
-    help="Show what this does, and which eligible leader replicas it clears.")
+@click.option("--move", type=FILE, help="A plan of kafka-reassign-partitions: show what it does.")
+@click.option("--change", default="", help="[TOPIC:]min.insync.replicas=N: show what it clears.")
 @click.option("--together", type=click.IntRange(1), default=1, help="Brokers in a roll's step (1).")
 @click.option("--least-copies", type=click.IntRange(1), default=2, help="Copies it leaves (2).")
 @click.option("--most-leaders", default=0, help="Leaders it moves. Default: a quarter of all.")
@@ -194,7 +189,7 @@ def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
 @click.option("--produced", metavar="BYTES/S", help="Produce rate of each partition in the plan.")
 @click.option("--down-s", type=click.FloatRange(0.001), help="Seconds that a restart takes.")
 @click.option("--load", type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    metavar="SHARE", help="Produce rate as a share of what followers can fetch, such as 0.6.")
+    help="Produce rate as a share of what followers can fetch, such as 0.6.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--watch", type=click.FloatRange(0), is_flag=False, flag_value=5,
     metavar="[SECONDS]", help="Repeat every SECONDS (5) until the exit status is 0.")

@@ -207,6 +207,15 @@ def test_every_layout_gives_the_same_events(tmp_path, stock, name):
     assert (file["first_ms"], file["last_ms"]) == (stock[1]["first_ms"], stock[1]["last_ms"])
 
 
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_lines_that_end_with_a_bare_carriage_return(tmp_path, stock, pack):
+    text = "\n".join(each.text for each in recording()) + "\n"
+    (tmp_path / "server.log").write_bytes(pack(text.replace("\n", "\r").encode()))
+    logs = read_local(tmp_path, run="r")
+    assert logs.files["lines"].to_pylist() == [text.count("\n")] and logs.unread.num_rows == 0
+    assert logs.events.num_rows == len(stock[0])
+
+
 def test_lines_that_a_container_runtime_has_cut_into_pieces(tmp_path):
     message = (
         "[2024-07-01 08:00:00,123] INFO [Partition t-0 broker=1] Shrinking ISR from 1,2,3 to 1,2. "

@@ -351,7 +351,8 @@ def _block(number: int, data: bytes, is_cut: bool, end: int) -> ReadBlock:
 
 
 def chunks(path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-    """The contents of a file, uncompressed and UTF-16 as UTF-8, from byte `start` to `end`."""
+    """The contents of a file, uncompressed and UTF-16 as UTF-8, from byte `start` to `end`. Where
+    lines end with a bare carriage return, line breaks replace these."""
     with open(path, "rb") as file:
         first = file.peek(4)
         code = next((code for mark, code in UTF_16.items() if first.startswith(mark)), None)
@@ -360,7 +361,11 @@ def chunks(path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]
             coming = uncompressed(file, kind, os.path.getsize(path))
         elif not code:
             at = file.seek(start)
+        head = b"" if kind else first
         for data in coming:
+            head = head or data
+            if b"\n" not in head and b"\n" not in data:
+                data = data.replace(b"\r", b"\n")
             if wanted := data[max(0, start - at) : None if end is None else max(0, end - at)]:
                 yield wanted
             at += len(data)

@@ -13,6 +13,7 @@ import re
 import shutil
 import sys
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -113,6 +114,29 @@ def tried(name: str, kind: str, count: int, seed: int = 1) -> tuple[Counter[str]
 def test_it_is_calm_as_it_was_recorded(name):
     findings = look(CALM_ONES[name])
     assert (findings.status, findings.faults) == (CALM, ())
+
+
+@pytest.mark.parametrize("late_s", [1, 4])
+@pytest.mark.parametrize("name", sorted(CALM_ONES))
+def test_late_lines_of_a_busy_broker_break_no_rule(name, late_s, tmp_path):
+    """log4j takes a line's time before it waits for the appender: every 40th line of
+    server.log, which many threads write, stands below those of the next seconds."""
+    shutil.copytree(CALM_ONES[name], tmp_path, dirs_exist_ok=True)
+    for path in (each for each in tmp_path.rglob("server.log*") if each.is_file()):
+        places, first = [], 0.0
+        for number, text in enumerate(texts := texts_of(path)):
+            if stamp := re.match(r"\[(\d{4}-[^,]+),(\d{3})\]", text):
+                first = datetime.fromisoformat(stamp[1]).timestamp() + int(stamp[2]) / 1000
+                is_alone = number + 1 == len(texts) or texts[number + 1].startswith("[")
+                places.append((first + late_s * (number % 40 == 0 and is_alone), number))
+            else:
+                places.append((first, number))
+        data = "".join(texts[number] for _, number in sorted(places)).encode()
+        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    findings = look(tmp_path)
+    assert [*findings.faults] == []
+    assert findings.status == CALM
+    assert not any(clock.ahead_ms for clock in findings.history.clocks)
 
 
 @pytest.mark.parametrize("kind", [*NUMBERS, *PLACES])

@@ -404,7 +404,7 @@ def test_a_log_is_empty_when_it_is_made_and_grows_while_its_leader_stays(tmp_pat
 
 
 def test_a_line_out_of_its_place(tmp_path):
-    in_order = [commit(second, "1,2" + ",3" * (second % 2), second) for second in range(1, 9)]
+    in_order = [commit(7 * n, "1,2" + ",3" * (n % 2), n) for n in range(1, 9)]
     assert judged(tmp_path, *in_order) == []
     moved = [*in_order[:1], in_order[6], *in_order[1:6], in_order[7]]
     assert {line for _, line in judged(tmp_path, *moved)} >= {2}

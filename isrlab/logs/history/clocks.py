@@ -3,8 +3,8 @@
 Theory of operation. Several brokers log a fact (a partition's version, its leader epoch) at about
 the same moment; a broker that was paused or is starting logs it late, but never early. So the
 differences between the timestamps of two brokers, taken at moments far apart, cluster tightly
-around the difference of their clocks, while late lines scatter. The cluster's median is used;
-differences below `NOISE_MS` cannot be distinguished from message latency, and count as zero. The
+around the difference of their clocks, while late lines scatter. The cluster's median counts, unless
+it is below `NOISE_MS` or, in a busy broker's seconds of lateness, not far above its scatter. The
 median clock is taken as correct; a metadata log takes precedence over all.
 
 Versions bound the other clocks: a broker logs version 7 after another broker stored version 6.
@@ -29,6 +29,7 @@ from isrlab.events.statements import REQUESTS, Statement
 NOISE_MS = 1_000  # smaller differences cannot be distinguished from message latency
 TIGHT_MS = 2_000  # differences this close form one cluster
 APART_MS = 5_000  # the statements of a cluster must span at least this time
+LATE_MS, BUSY_MS = 5_000, 10_000  # how late a line may be, and all lines of a busy broker
 BACK_MS = 60_000  # a timestamp this far before that of an earlier line: the clock was set back
 EARLY_VERSIONS = ("isr_commit", "leader")  # logged first by the broker that decides
 
@@ -196,7 +197,11 @@ def _cluster(times: list[tuple[int, int]]) -> tuple[int, int, bool]:
     best = differences[first:last]
     moments = [first for _, first in best]
     is_apart = max(moments) - min(moments) >= APART_MS
-    return round(median(difference for difference, _ in best)), len(best), is_apart
+    claimed = round(median(difference for difference, _ in best))
+    low, high = (differences[n][0] for n in (len(times) // 10, -1 - len(times) // 10))
+    is_steady = low * high > 0 and min(abs(low), abs(high)) >= 2 * (high - low)
+    is_late = abs(claimed) < BUSY_MS or 2 * len(best) < len(differences)
+    return 0 if is_late and not is_steady else claimed, len(best), is_apart
 
 
 def _bounded(
@@ -226,7 +231,7 @@ def _bounded(
             ts_ms, unit = by_version[version]
             if before is not None and before[1] != unit:
                 late_ms = (before[0] - ahead[before[1]]) - (ts_ms - ahead[unit])
-                if late_ms > NOISE_MS and pairs[unit] == 0:
+                if late_ms > LATE_MS and pairs[unit] == 0:
                     ahead[unit] -= late_ms
                     moved.add(unit)
             before = ts_ms, unit

@@ -23,7 +23,7 @@ from isrlab.events.statements import Key, Statement
 from isrlab.logs.history.possible import Registration
 from isrlab.logs.history.scene import Scene, is_within
 
-OUT_OF_ORDER_MS = 1_000  # lines of one broker in two files may be out of order by this much
+OUT_OF_ORDER_MS = 5_000  # lines of one broker in two files may be out of order by this much
 SOON_MS = 10_000
 HEARD_MS = 6_000  # a log that continues for this long has what its broker heard
 LATE_MS = 2_000
@@ -303,8 +303,7 @@ def _witnesses(account: Account) -> Iterator[Fault]:
 
 
 def _in_time(account: Account) -> Iterator[Fault]:
-    """A version is reported only after it was requested and stored (other brokers must confirm the
-    time, because a slow leader prints it late)."""
+    """A version is reported only once it is stored (others confirm the time: a leader is late)."""
     origin: dict[int, Statement] = {}
     asked: dict[int | None, Statement] = {}  # by leader; the first, if it repeats a request
     heard: dict[int | None, dict[int | None, int]] = defaultdict(dict)  # first, by broker
@@ -322,7 +321,8 @@ def _in_time(account: Account) -> Iterator[Fault]:
             asked.pop(line.broker, None)
     for line in account.lines if account.scene.is_kraft else ():
         first = origin.get(line.partition_epoch or 0)
-        if line.is_exact or first is None or line.ts_ms >= first.ts_ms - LATE_MS:
+        late_ms = LATE_MS if first and first.is_exact else OUT_OF_ORDER_MS
+        if line.is_exact or first is None or line.ts_ms >= first.ts_ms - late_ms:
             continue
         known = heard[line.partition_epoch].items()
         times = (ms for broker, ms in known if broker not in (line.broker, first.broker))

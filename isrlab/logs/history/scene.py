@@ -99,14 +99,6 @@ class Scene:
         return {file: sorted(lines) for file, lines in places.items()}
 
     @cached_property
-    def speakers(self) -> dict[str, set[int | None]]:
-        """By file: the brokers whose lines it has."""
-        speakers: dict[str, set[int | None]] = defaultdict(set)
-        for row in self.rows:
-            speakers[row.file].add(row.broker)
-        return speakers
-
-    @cached_property
     def created(self) -> dict[tuple[Key, int | None], list[int]]:
         """When each broker made an empty log of a partition."""
         created: dict[tuple[Key, int | None], list[int]] = defaultdict(list)

@@ -31,8 +31,7 @@ USUAL = ("leaders do not print the version", "nothing shows that the clock")
 @dataclass(frozen=True)
 class Findings:
     """The findings from some logs. `status`: CALM, WRONG or NOT_KNOWN at the end of the window;
-    also WRONG after a loss, or while a partition is exposed to one; NOT_KNOWN if one is possible.
-    """
+    also WRONG after a loss or while a partition is exposed to one, NOT_KNOWN if it is possible."""
 
     logs: BrokerLogs
     history: History

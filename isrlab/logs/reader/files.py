@@ -351,8 +351,7 @@ def _block(number: int, data: bytes, is_cut: bool, end: int) -> ReadBlock:
 
 
 def chunks(path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-    """The contents of a file, uncompressed and UTF-16 as UTF-8, from byte `start` to `end`. Where
-    lines end with a bare carriage return, line breaks replace these."""
+    """The contents of a file as UTF-8, from byte `start` to `end`; bare "\\r" are line breaks."""
     with open(path, "rb") as file:
         first = file.peek(4)
         code = next((code for mark, code in UTF_16.items() if first.startswith(mark)), None)

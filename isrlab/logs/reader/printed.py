@@ -7,7 +7,6 @@ import re
 NAMES = (b"broker.id", b"node.id", b"advertised.listeners", b"listeners", b"min.insync.replicas")
 _VALUE = re.compile(rb" = ([^\s\"\\]+)")  # begins with fixed text, which is found fast
 _NAME = re.compile(rb"\b(" + b"|".join(map(re.escape, NAMES)) + rb")\Z")
-_LONGEST = 1 + max(map(len, NAMES))
 _CREATED = re.compile(
     rb"Created log for partition ([A-Za-z0-9._-]{1,249})-\d+ in \S+ with properties \{"
     rb"[^}]*?min\.insync\.replicas=(\d{1,4})"
@@ -18,6 +17,6 @@ def printed_in(data: bytes) -> list[tuple[str, str]]:
     """Names and values, in order; min.insync.replicas of a topic under "topic NAME"."""
     pairs = []
     for value in _VALUE.finditer(data):
-        if name := _NAME.search(data, max(0, value.start() - _LONGEST), value.start()):
+        if name := _NAME.search(data, max(0, value.start() - 24), value.start()):
             pairs.append((name[1].decode(), value[1].decode("ascii", "replace")))
     return pairs + [(f"topic {t.decode()}", n.decode()) for t, n in _CREATED.findall(data)]

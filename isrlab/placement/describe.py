@@ -85,20 +85,8 @@ class TopicsDescription(NamedTuple):
     others: list[str]
 
 
-def describe(text: str, min_isr: int = 1) -> list[DescribedPartition]:
-    """The partitions, with only replicas in `elr`; `min_isr` is for topics whose line has none.
-
-    Raises ValueError with the wrong line, or with an example if no line is that of a partition.
-    """
-    return [
-        p._replace(elr=tuple(b for b in p.elr if b in p.replicas),
-                   min_isr=min_isr if p.min_isr is None else p.min_isr)
-        for p in described(text).partitions
-    ]  # fmt: skip
-
-
 def described(text: str) -> TopicsDescription:
-    """All partitions, topics and other lines of the text. Raises ValueError as `describe` does."""
+    """All partitions, topics and other lines of the text. Raises ValueError with the wrong line."""
     description = TopicsDescription([], {}, set(), [])
     for number, line in enumerate(text.splitlines(), 1):
         line = " ".join(line.split())

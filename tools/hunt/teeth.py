@@ -1,0 +1,55 @@
+"""`python -m hunt.teeth [SECONDS] [--rest]`, in the folder tools: wrong patches, and their names.
+
+Each patch of data/hunt/wrong.toml is hunted until a break of its promise appears that no kind
+explains. The
+result, data/hunt/wrong.csv, has the seconds of processor time until then, and the kinds that the
+break looks like. An empty time means that nothing was found in the given seconds; `--rest` hunts
+only the patches that have no result yet.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from functools import partial
+
+from hunt import javac, kinds
+from hunt.__main__ import broken
+from hunt.repairs import WRONG
+
+RELEASE = "4.3.1"
+FILE = kinds.FILE.with_name("wrong.csv")
+
+
+def noticed(patch: str, seconds: float, seed: int = 1) -> dict[str, str]:
+    """The first break of the patch's promise that no kind explains, as a row."""
+    promise, known, is_known = WRONG[patch]["promise"], kinds.stored(), set[str]()
+    path = javac.compiled(RELEASE, (patch,))
+    level = ["hunt", str(seed), str(seconds), str(10**12)]
+    row = {"patch": patch, "promise": promise, "seconds": "", "looks_like": "", "schedule": ""}
+    for what, *said in javac.lines(path, level, None, (patch,), is_patient=True):
+        if what != "break" or not said[0].startswith(promise):
+            continue
+        shown = kinds.Break.of(said)
+        names, alike = kinds.of(RELEASE, shown, known, partial(broken, (patch,)))
+        is_known |= {*names}
+        if not names:
+            return row | {"seconds": f"{shown.seconds:.1f}", "looks_like": " ".join(alike),
+                          "schedule": shown.schedule}  # fmt: skip
+    return row | {"looks_like": " ".join(sorted(is_known))}
+
+
+def main() -> None:
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60
+    rows = {row["patch"]: row for row in csv.DictReader(FILE.open())} if FILE.exists() else {}
+    for patch in WRONG.keys() - rows.keys() if "--rest" in sys.argv else WRONG:
+        rows[patch] = noticed(patch, seconds)
+        print(*rows[patch].values(), sep="  ", flush=True)
+        with FILE.open("w", newline="") as file:
+            out = csv.DictWriter(file, rows[patch], lineterminator="\n")
+            out.writeheader()
+            out.writerows(rows[name] for name in WRONG if name in rows)
+
+
+if __name__ == "__main__":
+    main()

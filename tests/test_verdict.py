@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from cases.printed import announced, summary
 
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events import schema
@@ -25,7 +26,6 @@ from isrlab.logs.history.scene import Scene
 from isrlab.logs.history.verdict import JUDGED, Verdict, judge
 from isrlab.logs.reader import Unread, read_line, read_local
 from isrlab.logs.reader.files import lines
-from isrlab.workbook.your_cluster.printed import announced, summary
 
 RECORDINGS = Path(__file__).parent.parent / "data" / "recordings"
 FOLDERS = {

@@ -183,14 +183,6 @@ def test_a_window_is_named_by_its_times() -> None:
         window("yesterday", None, None, None)
 
 
-def test_what_was_printed_stands_against_what_happened() -> None:
-    folder = FOLDER.parent / "incidents"
-    page = your_cluster.printed_table([str(folder / "b-412-follower-killed")]).data
-    assert "<td>announced shrinks</td><td>2</td>" in page
-    assert "<td>shrinks that the controller made</td><td>14</td>" in page
-    assert "No metadata log" in your_cluster.printed_table([str(FOLDER)]).data
-
-
 def test_a_line_that_cannot_be_is_named(found, tmp_path) -> None:
     clean = your_cluster.verdict_table(found, None, 5.0).data
     assert ": 0 lines that Kafka" in clean

@@ -11,7 +11,6 @@ import html
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import click
 import ipywidgets as widgets
@@ -27,7 +26,6 @@ from isrlab.logs.incidents import command, terminal, timeline
 from isrlab.logs.incidents.find import Incident
 from isrlab.logs.incidents.look import NOT_KNOWN, Findings
 from isrlab.logs.incidents.window import Window
-from isrlab.logs.reader import read_local
 from isrlab.logs.recordings import Outage
 from isrlab.show import bands, style
 from isrlab.show.bands import BandMark, Span, plot_bands, size_state, utc_axis
@@ -35,7 +33,6 @@ from isrlab.show.controls import LiveFigure, PlayerImage, pick, pictured
 from isrlab.show.style import counted, duration, printable
 from isrlab.show.table import table
 from isrlab.workbook.your_cluster import alerts
-from isrlab.workbook.your_cluster.printed import summary
 
 DONE = {"SIGSTOP": "paused", "SIGKILL": "killed", "SIGTERM": "shut down"}
 OVER, OPEN = style.SERIES[3], style.VERMILION  # incidents; brokers have other colours
@@ -307,16 +304,7 @@ def changes_table(findings: Findings, most: int = 20) -> HTML:
     return table(rows, most)
 
 
-# Printed lines against the metadata log, and lines that Kafka cannot have printed
-
-
-def printed_table(log_dirs: Sequence[str]) -> HTML:
-    """What the brokers printed against the metadata log, for folders that have both."""
-    columns = {Path(each).name: summary(read_local(each).events) for each in log_dirs}
-    if not any(any(column.values()) for column in columns.values()):
-        return HTML("<p>No metadata log stands beside these logs.</p>")
-    shown = pd.DataFrame(columns, dtype=object).map(lambda n: "-" if pd.isna(n) else f"{n:,}")
-    return table(shown.rename_axis("").reset_index(), 50)
+# Lines that Kafka cannot have printed
 
 
 def verdict_table(findings: Findings, release: str | None, limit_s: float | None) -> HTML:

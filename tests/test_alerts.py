@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from judge import jars
 
+from isrlab.check import live, quorum
 from isrlab.logs.history.history import history_of
 from isrlab.logs.history.record import Record
 from isrlab.logs.reader import read_local
@@ -173,6 +174,8 @@ def test_real_brokers_fire_every_rule(promtool, tmp_path):
         nodes.create("u", (1, 2), settings={"unclean.leader.election.enable": "true"})
         assert nodes.produce("t", "m1") + nodes.produce("u", "m1") == ["ok"] * 2
         scrape()
+        voters = live.of_cluster(f"127.0.0.1:{nodes.base + 1}").quorum
+        assert voters == quorum.of_voters([100], leader=100)
         nodes.shut_down(2)
         assert nodes.produce("t", "m2", "m3") == ["NOT_ENOUGH_REPLICAS"] * 2
         scrape()

@@ -644,8 +644,7 @@ class Broker(socketserver.StreamRequestHandler):
         names = [name.decode().lstrip("\0\1") for name in asked if name in request]
         least = text("min.insync.replicas") + text("1") + b"\0\1\0"
         unclean = text("unclean.leader.election.enable") + text("false") + b"\0\1\0"
-        own = [text("process.roles") + text("broker") + b"\1\0\0"] * ("apart" in self.allowed)
-        settings = [least, *own] if is_broker else [least, unclean]
+        settings = [least] if is_broker else [least, unclean]
         for name in names:
             may = ("configs" if is_broker else name) in self.allowed
             error = 0 if may else 31 if is_broker else 29
@@ -666,7 +665,6 @@ def text(name: str) -> bytes:
         ({"open"}, 2, "topic closed is not shown: KafkaError{code=TOPIC_AUTHORIZATION_FAILED"),
         ({"open", "closed"}, 2, "this client may not see the settings of 2 brokers"),
         ({"open", "closed", "configs"}, 2, "which nodes are the controllers' voters is not shown"),
-        ({"open", "closed", "configs", "apart"}, 0, "SAFE Each of 2 brokers may go down"),
     ],
 )
 def test_what_a_client_may_not_see_is_never_safe(allowed, status, says):

@@ -1,14 +1,16 @@
-"""The state of a live cluster, through a read-only client: confluent-kafka, extra `live`.
+"""The state of a live cluster, through read-only clients: extra `live`.
 
-It requests the brokers, the metadata of all topics, and the settings of topics and brokers. Options
-of Kafka's own tools (--command-config) become those of librdkafka. The client cannot request
-reassignments in progress or eligible leader replicas; kafka-topics can.
+confluent-kafka requests the brokers, the metadata of all topics, and the settings of topics and
+brokers; it cannot describe the quorum, which kafka-python does. Options of Kafka's own tools
+(--command-config) become those of both. Neither client can request reassignments in progress or
+eligible leader replicas; kafka-topics can.
 """
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +25,18 @@ from isrlab.placement.describe import DescribedPartition
 
 SAME = re.compile(r"security\.protocol|sasl\.mechanism|ssl\.(ca|key|certificate)\.[a-z.]+|"
                   r"ssl\.keystore\.(location|password)|ssl\.key\.password")  # fmt: skip
-ZOOKEEPER, ROLES = "zookeeper.connect", "process.roles"
+ZOOKEEPER = "zookeeper.connect"
 PROTOCOL = "inter.broker.protocol.version"  # not a broker setting from 4.0 on
 KEPT = re.compile("|".join(
-    [*map(re.escape, (MIN_ISR, UNCLEAN, PROTOCOL, ZOOKEEPER, ROLES, quorum.SETTING)),
+    [*map(re.escape, (MIN_ISR, UNCLEAN, PROTOCOL, ZOOKEEPER)),
      r".*throttled\.(?:rate|replicas)"]
 ))  # fmt: skip
 UNSEEN = ("reassignments on their way and eligible leader replicas (kafka-topics --describe shows "
-          "both), the active controller, topics that this client may not describe")  # fmt: skip
+          "both), topics that this client may not describe")  # fmt: skip
+ALIKE = {"security.protocol": "security_protocol", "sasl.mechanism": "sasl_mechanism",
+         "sasl.username": "sasl_plain_username", "sasl.password": "sasl_plain_password",
+         "ssl.ca.location": "ssl_cafile", "ssl.certificate.location": "ssl_certfile",
+         "ssl.key.location": "ssl_keyfile", "ssl.key.password": "ssl_password"}  # fmt: skip
 SettingValues = dict[str, tuple[str, bool]]  # values, and whether each is the default
 
 
@@ -63,12 +69,14 @@ def of_cluster(
     from confluent_kafka.admin import AdminClient
 
     errors: list[str] = []
-    options = {"client.id": "isrlab-check", "log_level": 0, "bootstrap.servers": servers}
+    options: dict[str, Any] = {
+        "client.id": "isrlab-check", "log_level": 0, "bootstrap.servers": servers,
+    }  # fmt: skip
     options |= options_of(config.read_text(encoding="utf-8")) if config else {}
     try:
         admin = AdminClient({**options, "error_cb": lambda error: errors.append(error.str())})
         try:
-            return _state(admin, version, limit_s)
+            return _state(admin, version, limit_s, lambda: _quorum(options, limit_s))
         finally:
             admin.poll(0)  # reports errors
     except CheckError:
@@ -80,7 +88,9 @@ def of_cluster(
         raise CheckError(f"{servers} gave no complete answer {limit}: {reason}") from None
 
 
-def _state(admin: Any, version: str | None, limit_s: float) -> ClusterState:
+def _state(
+    admin: Any, version: str | None, limit_s: float, voters: Callable[[], DescribedPartition | None]
+) -> ClusterState:
     topics = admin.list_topics(timeout=limit_s).topics.values()
     nodes = admin.describe_cluster(request_timeout=limit_s).result(limit_s).nodes
     up = {node.id: node.rack or "" for node in nodes}
@@ -113,17 +123,34 @@ def _state(admin: Any, version: str | None, limit_s: float) -> ClusterState:
         "answers of the brokers", sorted(partitions), racks, frozenset(up),
         _versions(brokers, version), settings, shows_moves=False,
         is_kraft=not any(keepers) if keepers else None, unsure=tuple(unsure[:3]), unseen=UNSEEN,
-        quorum=None if hidden else _quorum(brokers),
+        quorum=None if any(keepers) else voters(),
     )  # fmt: skip
 
 
-def _quorum(brokers: dict[str, SettingValues]) -> DescribedPartition | None:
-    """The voters in the brokers' settings: NONE if no live broker is a controller."""
-    roles = [own.get(ROLES, ("", True))[0] for own in brokers.values()]
-    if roles and all(roles) and not any("controller" in role for role in roles):
-        return quorum.NONE
-    lists = {own.get(quorum.SETTING, ("", True))[0] for own in brokers.values()}
-    return quorum.shown_in("".join(f"{quorum.SETTING}={text}\n" for text in lists if text))[0]
+def _quorum(options: dict[str, Any], limit_s: float) -> DescribedPartition | None:
+    """The voters as the active controller describes them; None if it does not."""
+    from kafka import KafkaAdminClient
+    from kafka.errors import KafkaError
+
+    logging.getLogger("kafka").addHandler(logging.NullHandler())  # it would print its retries
+    given: dict[str, Any] = {ALIKE[name]: value for name, value in options.items() if name in ALIKE}
+    if "ssl.endpoint.identification.algorithm" in options:
+        given["ssl_check_hostname"] = False
+    servers = options["bootstrap.servers"].split(",")
+    try:
+        client = KafkaAdminClient(
+            bootstrap_servers=servers, bootstrap_timeout_ms=1000 * limit_s, **given
+        )
+        try:
+            ((part,),) = (t["partitions"] for t in client.describe_metadata_quorum()["topics"])
+        finally:
+            client.close()
+    except (KafkaError, OSError, ValueError):
+        return None
+    at = {v["replica_id"]: v.get("last_caught_up_timestamp", -1) for v in part["current_voters"]}
+    now = at.get(part["leader_id"], -1)
+    up = {b for b, ms in at.items() if ms >= 0 and now - ms <= quorum.BEHIND_MS}
+    return quorum.of_voters(at, part["leader_id"], up) if at and not part["error"] else None
 
 
 def _settings(

@@ -87,14 +87,17 @@ def test_budgets_without_all_are_refused() -> None:
     assert (result.exit_code, result.stdout) == (2, "")
 
 
-def test_a_search_that_is_interrupted_goes_on_from_what_it_saved(tmp_path: Path) -> None:
-    words = ["--version", "2.4", "produces=2", "crashes=2", "--saves", str(tmp_path / "saved")]
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_search_that_is_interrupted_goes_on_from_what_it_saved(
+    how: signal.Signals, tmp_path: Path
+) -> None:
+    words = ["--version", "2.4", "produces=3", "crashes=3", "--saves", str(tmp_path / "saved")]
     whole = search(*words)
     command = [sys.executable, "-m", "isrlab", "search", "--all", *words]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     process.stderr.readline()  # progress, after two seconds
-    process.send_signal(signal.SIGINT)
+    process.send_signal(how)
     out, _ = process.communicate(timeout=60)
     if process.returncode != 1:  # it was not ready sooner
         assert process.returncode == 3, out

@@ -20,7 +20,7 @@ import gc
 import pickle
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -134,7 +134,7 @@ class BreadthFirst:
         was_on, ended = gc.isenabled(), "all"
         gc.disable()
         interrupts: list[int] = []
-        former = _on_interrupt(lambda *_: interrupts.append(1))
+        former = _on_interrupt([lambda *_: interrupts.append(1)] * 2)
         try:
             for _ in self._rounds():
                 self.at.seconds = before + time.perf_counter() - began
@@ -255,12 +255,12 @@ class BreadthFirst:
         self.following = [(rows[left:], prints[left:])] if len(rows) > left else []
 
 
-def _on_interrupt(handler: Any) -> Any:
-    """Install the handler; returns the former one, or None outside the main thread."""
+def _on_interrupt(handlers: Sequence[Any]) -> list[Any]:
+    """Install handlers of Ctrl-C and SIGTERM; returns the former, none outside the main thread."""
     try:
-        return signal.signal(signal.SIGINT, handler)
+        return [*map(signal.signal, (signal.SIGINT, signal.SIGTERM), handlers)]
     except ValueError:
-        return None
+        return []
 
 
 def resident_bytes() -> int:

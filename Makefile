@@ -18,7 +18,7 @@ JOBS ?= 2
 ARGS ?=
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-# uv reads pylock.toml, which pip does not support yet.
+# uv reads pylock.toml, as pip does only from 26.1 on.
 UV = $(BIN)/python -m pip install --quiet --disable-pip-version-check uv && \
   VIRTUAL_ENV=$(VENV) $(BIN)/uv
 # Names that make an environment without numba, Spark and the tests' libraries, if there is none.

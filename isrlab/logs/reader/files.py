@@ -363,7 +363,7 @@ def chunks(path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]
         head = b"" if kind else first
         for data in coming:
             head = head or data
-            if b"\n" not in head and b"\n" not in data:
+            if b"\n" not in head and b"\n" not in data and not is_metadata(head):
                 data = data.replace(b"\r", b"\n")
             if wanted := data[max(0, start - at) : None if end is None else max(0, end - at)]:
                 yield wanted

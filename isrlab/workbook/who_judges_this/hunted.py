@@ -35,6 +35,9 @@ PROMISES = {  # the promises of tools/hunt/java/Promise.java, in words for reade
     "UNCLEAN_COMES": "an unclean leader comes, where allowed",
     "ISR_HAS_ALL": "an ISR member has every record",
     "HW_OF_MIN_ISR": "the high watermark waits for min ISR",
+    "SAME_IMAGE": "a restarted broker has the same image",
+    "EPOCHS_AGREE": "leader and controller agree on epochs",
+    "STORED_AS_ASKED": "an accepted move is stored as asked",
 }
 
 

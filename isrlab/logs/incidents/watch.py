@@ -1,8 +1,8 @@
 """Watches growing logs, and reports when an incident opens and when it is over.
 
 When lines arrive, all logs are evaluated again, because a line may change the meaning of earlier
-ones. Two incidents count as the same if they overlap in time, and share a partition and a replica
-that was out.
+ones. Two incidents count as the same if they overlap in time, and share a replica that was out or a
+broker to blame, and a partition, unless one of them has none yet.
 """
 
 from __future__ import annotations
@@ -64,5 +64,7 @@ def _is_same(now: Incident, other: Incident) -> bool:
     is_at_once = (other.end_ms is None or now.start_ms <= other.end_ms) and (
         now.end_ms is None or other.start_ms <= now.end_ms
     )
-    has_same = set(now.partitions) & set(other.partitions) and set(now.out) & set(other.out)
-    return is_at_once and bool(has_same)
+    # lost contact comes before the first shrink, and has no partition
+    has_both = now.partitions and other.partitions
+    has_same = not has_both or bool({*now.partitions} & {*other.partitions})
+    return is_at_once and has_same and bool({*now.out, *now.blamed} & {*other.out, *other.blamed})

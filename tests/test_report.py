@@ -166,7 +166,7 @@ def test_interrupt_keeps_what_is_done_and_ends_the_children(number, tmp_path):
     assert "--resume" in printed
     assert "Traceback" not in printed
     assert "A small run that works" in text_of(tmp_path, "index.html")
-    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
+    wait_for(lambda: not any(map(is_running, children)))
 
 
 class Terminal(io.StringIO):
@@ -185,6 +185,14 @@ def test_a_terminal_has_one_line_for_all_that_run():
     progress.end(run.replace(jobs[0].record, status="ok", seconds=1.5))
     rest = "\r\x1b[K01_works: ok, 1.5 s\n\r\x1b[K02_fails: cell 3/5, 0 s"
     assert progress.stream.getvalue().endswith(rest)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process (on Linux) has not ended; who ended and was not waited for has state Z."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def descendants(pid: int, name: str) -> list[int]:

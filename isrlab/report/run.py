@@ -235,6 +235,14 @@ class ThisInterpreter(AsyncKernelManager):
     async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]
         await super().start_kernel(**options, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
+    async def shutdown_kernel(self, *how: Any, **more: Any) -> None:  # type: ignore[override]
+        """End what the kernel's cells started, too: a slow kernel may end before it has done so."""
+        group = getattr(self.provisioner, "pgid", None)
+        await super().shutdown_kernel(*how, **more)
+        if group:  # of this kernel alone: it has a session of its own; none on Windows
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+
 
 def blank_record(run: notebooks.NotebookRun) -> gallery.RunRecord:
     """The record of a run before it starts."""

@@ -13,7 +13,7 @@ Measure it
   reader         reads the logs of real brokers: reader.read_local(folder)
   incidents      what happened in them, and which broker caused it
   fleet          thousands of partitions under load: fleet.simulate_local(fleet.FleetConfig())
-  placement      replicas as kafka-topics --describe shows them, or as Kafka places them
+  placement      replicas as kafka-topics --describe shows them
   events         the one table that simulations and the readers of logs write
   churn          queries on that table, with Spark
   spark          a Spark session: spark.session()

@@ -27,9 +27,9 @@ NOTEBOOKS = {path.stem.partition("_")[2]: path for path in (ROOT / "notebooks").
 
 # Lowest floor first: a module imports only from floors below its own. A new module needs a floor.
 FLOORS = (
-    "installed", "progress", "engine", "judged", "closeups", "events", "java", "spark", "churn",
-    "world", "search", "placement", "fleet", "logs", "check", "show", "exercise", "page", "magic",
-    "workbook", "report", "__main__",
+    "installed", "progress", "pace", "engine", "judged", "closeups", "events", "java", "spark",
+    "churn", "world", "search", "placement", "fleet", "logs", "check", "show", "exercise", "page",
+    "magic", "workbook", "report", "__main__",
 )  # fmt: skip
 # The packages of logs, by the same rule.
 LOGS = ("reader", "history", "recordings", "incidents")

@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from isrlab.placement import place
+from isrlab.fleet import place
 from isrlab.placement.describe import DescribedPartition, described, racks_of
 
 BARE = dict.fromkeys(range(1, 13), "")
@@ -82,38 +82,38 @@ def test_zookeeper_places_as_in_kafka_s_own_tests():
 @pytest.mark.parametrize("brokers", [6, 12, 25])
 def test_zookeeper_never_uses_more_than_n_times_n_less_3_triples(brokers):
     racks = dict.fromkeys(range(brokers), "")
-    partitions = place.placed("zookeeper", racks, {f"t{i}": (200, 3, 1) for i in range(200)})
-    used = {tuple(sorted(p.replicas)) for p in partitions}
+    partitions = place.placed("zookeeper", racks, [(200, 3)] * 200)
+    used = {tuple(sorted(replicas)) for replicas in partitions}
     assert len(used) == brokers * (brokers - 3)
     assert all({1, brokers - 1} & {b - a for a, b in combinations(triple, 2)} for triple in used)
 
 
 def test_kraft_takes_neighbours_and_shuffles_after_as_many_partitions_as_brokers():
-    partitions = place.placed("kraft", BARE, {"t": (24, 3, 1)})
-    steps = [[(b - a) % 12 for a, b in pairwise(p.replicas)] for p in partitions]
+    partitions = place.placed("kraft", BARE, [(24, 3)])
+    steps = [[(b - a) % 12 for a, b in pairwise(replicas)] for replicas in partitions]
     assert steps[:12] == [[1, 1]] * 12
     assert steps[12:] != [[1, 1]] * 12
-    small = place.placed("kraft", BARE, {f"t{i}": (12, 3, 1) for i in range(50)})
-    assert len({tuple(sorted(p.replicas)) for p in small}) == 12
+    small = place.placed("kraft", BARE, [(12, 3)] * 50)
+    assert len({tuple(sorted(replicas)) for replicas in small}) == 12
 
 
 @pytest.mark.parametrize("racks", [BARE, RACKED], ids=["bare", "racked"])
 @pytest.mark.parametrize("algorithm", place.ALGORITHMS)
 def test_replicas_are_even_distinct_and_in_all_racks(algorithm, racks):
-    partitions = place.placed(algorithm, racks, {f"t{i}": (24, 3, 2) for i in range(40)})
-    held = [sum(broker in p.replicas for p in partitions) for broker in racks]
+    partitions = place.placed(algorithm, racks, [(24, 3)] * 40)
+    held = [sum(broker in replicas for replicas in partitions) for broker in racks]
     assert len(partitions) == 960 and max(held) < 1.25 * min(held)
-    for partition in partitions:
-        assert len({*partition.replicas}) == 3
-        assert len({racks[b] or b for b in partition.replicas}) == 3
-    leaders = [sum(b == p.replicas[0] for p in partitions) for b in racks]
+    for replicas in partitions:
+        assert len({*replicas}) == 3
+        assert len({racks[b] or b for b in replicas}) == 3
+    leaders = [sum(b == replicas[0] for replicas in partitions) for b in racks]
     assert max(leaders) < 1.8 * min(leaders)
 
 
 def test_placing_names_what_does_not_fit():
-    with pytest.raises(ValueError, match="t: 13 replicas do not fit on 12 brokers"):
-        place.placed("kraft", BARE, {"t": (1, 13, 1)})
+    with pytest.raises(ValueError, match="13 replicas do not fit on 12 brokers"):
+        place.placed("kraft", BARE, [(1, 13)])
     with pytest.raises(ValueError, match="no algorithm 'chord'; known: zookeeper, kraft"):
-        place.placed("chord", BARE, {})
+        place.placed("chord", BARE, [])
     with pytest.raises(ValueError, match="some brokers have a rack"):
-        place.placed("zookeeper", {1: "a", 2: ""}, {"t": (1, 2, 1)})
+        place.placed("zookeeper", {1: "a", 2: ""}, [(1, 2)])

@@ -17,7 +17,7 @@ from isrlab.check.roll import ONE_BY_ONE, RollLimits, roll
 from isrlab.events.wording import counted, duration, printable
 from isrlab.logs.incidents import exposed
 from isrlab.logs.incidents.answer import AnswerRow, LogAnswer
-from isrlab.placement.pace import catch_up_s
+from isrlab.pace import catch_up_s
 
 ALL_WELL, WRONG, NOT_KNOWN = 0, 1, 2  # exit status, as of `logs`
 first = attrgetter("first")

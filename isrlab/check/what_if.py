@@ -3,7 +3,7 @@
 Theory of operation. All moves of a plan run together, as in the tool: each new replica copies
 `size` bytes while `produced` bytes/s are written into each partition. The tool sets one throttle
 for leaders and followers; the slowest broker in either role decides, and the minimum throttle is
-the largest that any broker needs (placement/pace.py).
+the largest that any broker needs (pace.py).
 
 Any alteration of min.insync.replicas, even to the same value, clears the eligible leader replicas
 of all partitions that it covers. Source: ClearElrRecord, ConfigurationControlManager.java 4.1.
@@ -20,8 +20,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from isrlab.check.cluster import NO_LEADER, CheckError, ClusterState
+from isrlab.pace import USABLE, copied_s
 from isrlab.placement.describe import DescribedPartition
-from isrlab.placement.pace import USABLE, copied_s
 
 
 class PlannedMove(NamedTuple):

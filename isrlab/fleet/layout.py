@@ -13,7 +13,7 @@ import numpy as np
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.given import replicas_of
 from isrlab.fleet.kernel.state import Ints
-from isrlab.placement.place import zookeeper
+from isrlab.fleet.place import zookeeper
 
 TOPIC = "load"
 TOPIC_HASH = 3_327_206  # String.hashCode() of it

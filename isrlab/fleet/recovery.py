@@ -1,7 +1,7 @@
 """How long a broker takes to recover: from its start until it is in all its ISRs again.
 
 Theory of operation. While a broker is down, its replicas fall behind; when it is back they fetch
-the missing records, and those produced in the meantime (placement/pace.py).
+the missing records, and those produced in the meantime (pace.py).
 
 A replica rejoins when it reaches the high watermark, and the high watermark waits for a follower
 that was caught up within the lag limit (`rules.holds_back_high_watermark`). So it rejoins when the
@@ -22,7 +22,7 @@ from isrlab.fleet.cell import cell, leaders
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.layout import assignment
 from isrlab.fleet.simulate import simulate_local
-from isrlab.placement.pace import catch_up_s, safe_restart_every_s
+from isrlab.pace import catch_up_s, safe_restart_every_s
 
 __all__ = [
     "catch_up_s", "expected_rejoin_s", "leaders_back", "load_share", "loaded",

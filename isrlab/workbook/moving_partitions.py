@@ -24,7 +24,7 @@ from isrlab.events.measures import measures
 from isrlab.fleet.cell import leaders
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.layout import assignment, target
-from isrlab.placement.pace import USABLE
+from isrlab.pace import USABLE
 from isrlab.show.bands import Span, isr_rows, plot_bands
 from isrlab.show.controls import LiveFigure, choice
 from isrlab.show.curves import Curve, Scale, plot_curves

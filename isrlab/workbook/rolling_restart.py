@@ -20,11 +20,10 @@ from isrlab.check.outcome import Shapes
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events import exact
 from isrlab.events.measures import measures
-from isrlab.fleet import load, recovery
+from isrlab.fleet import load, place, recovery
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.sums import by_run
 from isrlab.placement.describe import DescribedPartition
-from isrlab.placement.place import placed
 from isrlab.show.bands import plot_isr_sizes
 from isrlab.show.controls import LiveFigure, choice
 from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
@@ -236,11 +235,18 @@ def without_a_zone(version: str, brokers: int, partitions: int) -> list[dict[str
     alive = frozenset(broker for broker, rack in racks.items() if rack != "c")
     rows = []
     for copies, least in ((3, 2), (3, 1), (4, 2), (5, 2), (5, 3)):
-        held = placed("kraft", racks, {"t": (partitions, copies, least)})
+        held = _described(racks, partitions, copies, least)
         rows.append(_left(version, racks, alive, held, f"{copies} replicas, min ISR {least}"))
     homes = {broker: racks[broker] for broker in sorted(alive)}  # of all that is moved there
-    held = placed("kraft", homes, {"t": (partitions, 3, 2)})
+    held = _described(homes, partitions, 3, 2)
     return [*rows, _left(version, racks, alive, held, "3 replicas, min ISR 2, moved to two zones")]
+
+
+def _described(
+    racks: dict[int, str], partitions: int, copies: int, least: int
+) -> list[DescribedPartition]:
+    placed = place.placed("kraft", racks, [(partitions, copies)])
+    return [DescribedPartition("t", n, r[0], r, r, min_isr=least) for n, r in enumerate(placed)]
 
 
 def _left(

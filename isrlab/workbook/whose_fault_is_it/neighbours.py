@@ -16,11 +16,10 @@ from matplotlib.axes import Axes
 
 from isrlab import fleet
 from isrlab.events import exact
-from isrlab.fleet import load
+from isrlab.fleet import load, place
 from isrlab.fleet.cell import cell
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.layout import assignment, fetcher_id
-from isrlab.placement import place
 from isrlab.show.controls import LiveFigure, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
@@ -67,9 +66,9 @@ def placed(config: FleetConfig) -> FleetConfig:
     if not config.kafka.kraft:
         return config
     racks = dict.fromkeys(range(1, config.brokers + 1), "")
-    topic = {"t": (config.partitions, config.replication_factor, 1)}
-    rows = place.placed("kraft", racks, topic, config.seed)
-    return config.with_(assigned=" ".join(",".join(map(str, p.replicas)) for p in rows))
+    topic = config.partitions, config.replication_factor
+    rows = place.placed("kraft", racks, [topic], config.seed)
+    return config.with_(assigned=" ".join(",".join(map(str, replicas)) for replicas in rows))
 
 
 def plan(

@@ -18,8 +18,6 @@ from itertools import count, zip_longest
 import numpy as np
 from numpy.random import Generator
 
-from isrlab.placement.describe import DescribedPartition
-
 Racks = Mapping[int, str]
 Replicas = list[tuple[int, ...]]  # of each partition of a topic, the preferred leader first
 
@@ -107,17 +105,15 @@ ALGORITHMS: dict[str, Callable[[Racks, int, int, Generator], Replicas]] = {
 
 
 def placed(
-    algorithm: str, racks: Racks, topics: Mapping[str, tuple[int, int, int]], seed: int = 1
-) -> list[DescribedPartition]:
-    """Healthy partitions; `topics` has each topic's (partitions, replication factor, min ISR)."""
+    algorithm: str, racks: Racks, topics: Sequence[tuple[int, int]], seed: int = 1
+) -> Replicas:
+    """The replicas of all partitions of topics, each with (partitions, replication factor)."""
     if algorithm not in ALGORITHMS:
         raise ValueError(f"no algorithm {algorithm!r}; known: {', '.join(ALGORITHMS)}")
-    everything = []
+    everything: Replicas = []
     random = np.random.default_rng(seed).spawn(len(topics))
-    for draw, (topic, (partitions, factor, min_isr)) in zip(random, topics.items(), strict=True):
+    for draw, (partitions, factor) in zip(random, topics, strict=True):
         if not 1 <= factor <= len(racks):
-            raise ValueError(f"{topic}: {factor} replicas do not fit on {len(racks)} brokers")
-        replicas = ALGORITHMS[algorithm](racks, partitions, factor, draw)
-        everything += [DescribedPartition(topic, n, r[0], r, r, min_isr=min_isr)
-                       for n, r in enumerate(replicas)]  # fmt: skip
+            raise ValueError(f"{factor} replicas do not fit on {len(racks)} brokers")
+        everything += ALGORITHMS[algorithm](racks, partitions, factor, draw)
     return everything

@@ -18,6 +18,7 @@ JOBS ?= 2
 ARGS ?=
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+SIBLINGS := $(foreach name,ops proof book,--editable packages/$(name))
 # uv reads pylock.toml, as pip does only from 26.1 on.
 UV = $(BIN)/python -m pip install --quiet --disable-pip-version-check uv && \
   VIRTUAL_ENV=$(VENV) $(BIN)/uv
@@ -71,7 +72,7 @@ quick-tests:
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check isrlab tests tools benchmarks
+	$(BIN)/ruff format --check .
 
 types: $(INSTALLED)
 	$(BIN)/mypy
@@ -79,9 +80,9 @@ types: $(INSTALLED)
 lab: $(INSTALLED) ## open the notebooks in JupyterLab
 	$(BIN)/python -m isrlab lab . $(ARGS)
 
-wheel: $(INSTALLED) ## build dist/isrlab-*.whl, with the notebooks and the data
-	rm -rf build
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+wheel: $(INSTALLED) ## build the four wheels, with the notebooks and the data, in dist
+	rm -rf build packages/*/build
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . $(wildcard packages/*/)
 
 lock: $(INSTALLED) ## update pylock.toml, the exact versions of all libraries
 	$(UV) pip compile --quiet --universal --python-version 3.11 --upgrade --no-header \
@@ -105,8 +106,8 @@ RUNS ?= 100
 RELEASES ?=
 judge: $(INSTALLED) ## let Kafka's own classes judge the engine, on random schedules
 	@$(BIN)/python -c 'import jpype' 2>/dev/null || \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[judge]'
-	@cd tools && PYTHONPATH=.:.. $(abspath $(BIN))/python -m judge $(RELEASES) \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[judge]' $(SIBLINGS)
+	@cd packages/proof && $(abspath $(BIN))/python -m judge $(RELEASES) \
 	  --runs $(RUNS) --jobs $(JOBS) $(ARGS)
 
 # SECONDS is also a shell variable: only a value on the command line counts.
@@ -115,24 +116,24 @@ SEED ?= 1
 REPLAY ?=
 hunt: override SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 hunt: $(INSTALLED) ## look for schedules in which Kafka's controller breaks its promises
-	@cd tools && PYTHONPATH=.:.. $(abspath $(BIN))/python -m hunt $(RELEASE) \
+	@cd packages/proof && $(abspath $(BIN))/python -m hunt $(RELEASE) \
 	  --seconds $(SECONDS) --seed $(SEED) $(if $(REPLAY),--replay '$(REPLAY)') $(ARGS)
 
 hold: $(INSTALLED) ## check the notebooks' sentences at other seeds, settings and releases
-	@cd tools && PYTHONPATH=.:.. $(abspath $(BIN))/python -m hold $(ARGS)
+	@cd packages/book && $(abspath $(BIN))/python -m hold $(ARGS)
 
 watch: $(INSTALLED) ## what RELEASE changes in rules, log messages and promises; judge and hunt run on it
 	@$(BIN)/python -c 'import jpype' 2>/dev/null || \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[judge]'
-	@cd tools && PYTHONPATH=.:.. $(abspath $(BIN))/python -m judge.watch $(RELEASE) $(ARGS)
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[judge]' $(SIBLINGS)
+	@cd packages/proof && $(abspath $(BIN))/python -m judge.watch $(RELEASE) $(ARGS)
 
 NAME ?=
 VERSION ?=
 TRIES ?= 1
 record: $(INSTALLED) ## play a schedule on real brokers; without NAME, list what is kept
 	@$(BIN)/python -c 'import confluent_kafka, kazoo' 2>/dev/null || \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[record]'
-	@cd tools && PYTHONPATH=.:.. $(abspath $(BIN))/python -m record $(NAME) \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[record]' $(SIBLINGS)
+	@cd packages/proof && $(abspath $(BIN))/python -m record $(NAME) \
 	  $(if $(NAME),--version $(VERSION) --tries $(TRIES)) $(ARGS)
 
 clean: ## remove the outputs of the targets above, except the environment
@@ -141,7 +142,7 @@ clean: ## remove the outputs of the targets above, except the environment
 # The stamp avoids a second installation: it is older than pyproject.toml only after a change of it.
 $(INSTALLED): EXTRAS := all,test
 $(VENV)/.installed-notebooks: EXTRAS := notebooks
-$(INSTALLED) $(VENV)/.installed-notebooks: pyproject.toml $(if $(LOCKED),pylock.toml)
+$(INSTALLED) $(VENV)/.installed-notebooks: pyproject.toml $(wildcard packages/*/pyproject.toml) $(if $(LOCKED),pylock.toml)
 	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "isrlab needs Python 3.11 or newer, and '$(PYTHON)' is older or missing." \
 	         "Install one, then name it: make PYTHON=python3.12 ..." >&2; exit 1; }
@@ -151,5 +152,5 @@ $(INSTALLED) $(VENV)/.installed-notebooks: pyproject.toml $(if $(LOCKED),pylock.
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(if $(LOCKED),$(UV) pip install --quiet --requirement pylock.toml)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  $(if $(LOCKED),--no-deps --editable .,--no-compile --editable '.[$(EXTRAS)]')
+	  $(if $(LOCKED),--no-deps --editable .,--no-compile --editable '.[$(EXTRAS)]') $(SIBLINGS)
 	@touch $@

@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,10 +30,8 @@ from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 
 from isrlab.installed import NOTEBOOKS
-from isrlab.page.build import PLAY
-from isrlab.report import playable
-from isrlab.report.landing import FILM, PAGES, START, finding, linked, outputs
 from isrlab.report.notebooks import WIDGET, Grid, tags
+from isrlab.report.pages import PAGES, START, finding, linked, outputs
 from isrlab.show.player import SCRIPT, small
 
 PAGES.filters["literal"] = repr
@@ -97,9 +96,9 @@ def write_index(out: Path, grid: Grid | None = None) -> None:
         "counts": Counter(run.status for run in runs),
     }
     files = {run.notebook: f"{run.slug}.html" for run in reversed(runs)}  # of several the first
-    shown |= {"start": start(), "film": playable.fragments()[FILM]}
-    shown["play"] = f"{PLAY}/index.html" if (out / PLAY / "index.html").exists() else ""
-    index = _render("index", "isrlab", **shown)
+    for guest in _guests():
+        shown |= guest.on_index(out)
+    index = _render("index", "isrlab", start=start(), **shown)
     _write(out / "index.html", linked(index, {name: f"runs/{files[name]}" for name in files}))
     _link(out, runs, files | {START: "../index.html"})
     known = {run.slug: run for run in runs}
@@ -116,15 +115,26 @@ def _link(out: Path, runs: list[RunRecord], files: dict[str, str]) -> None:
             page = path.read_text(encoding="utf-8")
             nav = _render("nav", "", run=run, before=before, after=after)
             changed = linked(nav.join(NAV.split(page, maxsplit=1)), files)
-            changed = playable.linked(changed, (out / PLAY / "index.html").exists())
+            for guest in _guests():
+                changed = guest.linked(changed, out)
             if changed != page:
                 _write(path, changed)
 
 
 @cache
+def _guests() -> list[Any]:
+    """Modules of other packages that add to pages, as entry points of the group `isrlab.pages`:
+    `on_index(out)` names what the index shows, `add_links(notebook)` adds links without an address
+    to a notebook, and `linked(page, out)` sets their addresses."""
+    return [entry.load() for entry in entry_points(group="isrlab.pages")]
+
+
+@cache
 def start() -> str:
     """The first notebook as HTML, with outputs but without code, and without its last cell, because
-    the index has its own navigation."""
+    the index has its own navigation. Without notebooks, nothing."""
+    if not (NOTEBOOKS / f"{START}.ipynb").exists():
+        return ""
     notebook = nbformat.read(NOTEBOOKS / f"{START}.ipynb", as_version=4)
     notebook.cells = notebook.cells[:-1]
     exporter = HTMLExporter(template_name="basic", exclude_input=True, exclude_output_prompt=True)
@@ -144,7 +154,8 @@ def page(record: RunRecord, notebook: NotebookNode) -> str:
             output.data = NotebookNode({"text/html": f'<p class="note">{WIDGET_NOTE}</p>'})
         if output.output_type == "error":
             failed = failed or f"cell-id={cell.id}"
-    playable.add_links(notebook)
+    for guest in _guests():
+        guest.add_links(notebook)
     cells, _ = _exporter().from_notebook_node(notebook)
     return _render("page", f"{record.title} · isrlab", run=record, cells=cells, error_cell=failed)
 

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from nbformat import NotebookNode
@@ -25,6 +26,7 @@ from isrlab.page.playing import challenges, recordings
 from isrlab.report.notebooks import tags
 from isrlab.world import link, scenario
 
+FILM = "lost_step_by_step"  # the scenario of the first page's picture
 LINK = re.compile(r'<a (?:href="[^"]*" )?data-play="([\w.-]+)">')
 _IN_A_TABLE = re.compile(r"<td>(\w+|partition [^<]*; [^<]*)</td>")
 _RECORDED = re.compile(r"(?:recordings|incidents)/(?!incidents)([\w.-]+)")
@@ -119,7 +121,13 @@ def _anchor(fragment: str, text: str) -> str:
     return f'<a data-play="{fragment}">{html.escape(text)}</a>'
 
 
-def linked(page: str, has_playground: bool) -> str:
+def on_index(out: Path) -> dict[str, str]:
+    """For a report's index: the playground, if there is one, and the first picture's fragment."""
+    page = f"{PLAY}/index.html" if (out / PLAY / "index.html").exists() else ""
+    return {"play": page, "film": fragments()[FILM]}
+
+
+def linked(page: str, out: Path) -> str:
     """`page` with its links leading to the playground, if there is one."""
-    href = rf'href="../{PLAY}/index.html#\1" ' if has_playground else ""
+    href = rf'href="../{PLAY}/index.html#\1" ' if on_index(out)["play"] else ""
     return LINK.sub(rf'<a {href}data-play="\1">', page)

@@ -1,0 +1,62 @@
+"""The first page, also a notebook: a moving picture, three doors and questions.
+
+Theory of operation. `notebooks/00_start_here.ipynb` is prose, a cell that shows a moving picture
+and three doors, and a cell that shows the questions of operators; a report's index shows the same.
+The pictures in `data/pictures` are drawn from the engine's runs (`workbook/start_here.py`;
+`pytest tests/test_landing.py --rewrite`).
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+import yaml
+from IPython.display import HTML
+
+from isrlab.installed import DATA
+
+TEMPLATES = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
+PAGES = jinja2.Environment(loader=TEMPLATES, autoescape=True)
+
+
+@dataclass(frozen=True)
+class Question:
+    """An operator's question, its answer in one sentence, and the section that shows why."""
+
+    text: str
+    answer: str
+    section: str
+
+    @property
+    def anchor(self) -> str:
+        return "#" + self.section.replace(" ", "-")
+
+
+def questions() -> dict[str, list[Question]]:
+    """The questions that each notebook answers, by notebook; under "" those that none answers."""
+    loaded = yaml.safe_load((DATA / "questions.yaml").read_text(encoding="utf-8"))
+    return {
+        notebook: [
+            Question(text, answer.replace("`", ""), section)
+            for section, asked in sections.items()
+            for text, answer in asked.items()
+        ]
+        for notebook, sections in loaded.items()
+    }
+
+
+def show_first_page() -> HTML:
+    """For 00_start_here: a moving picture of a record that is lost, and three doors."""
+    pictures = {p.stem: p.read_text(encoding="utf-8") for p in (DATA / "pictures").glob("*.svg")}
+    coded = {name: b64encode(svg.encode()).decode() for name, svg in pictures.items()}
+    steps = pictures["lost"].count('<g class="frame')
+    template = PAGES.get_template("first_page.html.j2")
+    return HTML(template.render(film=pictures["lost"], steps=steps, pictures=coded))
+
+
+def show_questions() -> HTML:
+    """For 00_start_here: the questions, each with its answer in a sentence."""
+    return HTML(PAGES.get_template("questions.html.j2").render(questions=questions()))

@@ -1,1 +1,0 @@
-"""The replicas of a cluster, as `kafka-topics --describe` shows them."""

@@ -23,7 +23,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 import numpy as np
 import pyarrow as pa
 from models.cells import Timed, arrivals_of, by_c, by_kernel, by_python, c_library
-from naive_fleet import NaiveCell
 
 from isrlab.fleet import FleetConfig, simulate
 from isrlab.fleet.cell import leaders, run_cell, run_cell_in_windows
@@ -31,6 +30,7 @@ from isrlab.fleet.kernel.state import Arrivals
 from isrlab.fleet.tables import tables
 from isrlab.java import JavaMissingError, require_java
 from isrlab.spark import session
+from naive_fleet import NaiveCell
 
 try:
     from models.simpy_cell import RestingSimpyCell, SimpyCell

@@ -21,8 +21,8 @@ from datetime import date, timedelta
 from itertools import product
 from pathlib import Path
 
-from isrlab.logs.reader import read_local
-from isrlab.logs.recordings import folder
+from isrlab_ops.logs.reader import read_local
+from isrlab_ops.logs.recordings import folder
 
 PLAIN = r"""
 import pathlib, re, sys
@@ -36,13 +36,13 @@ print(len(found), "ISR lines")
 """
 OURS = r"""
 import sys
-from isrlab.logs.reader import read_local
+from isrlab_ops.logs.reader import read_local
 logs = read_local(sys.argv[1])
 print(logs.events.num_rows, "events")
 """
 ANSWER = r"""
 import sys
-from isrlab.logs.incidents.look import look
+from isrlab_ops.logs.incidents.look import look
 findings = look(sys.argv[1])
 print(len(findings.incidents), "incidents,", len(findings.losses), "grave,",
       len(findings.faults), "faults,", len(findings.doubts), "doubts")

@@ -17,9 +17,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from cases.reference_systems import KIP320, Reference
-
-from isrlab.search.breadth_first import BreadthFirst
-from isrlab.search.everything import system_of
+from isrlab_proof.search.breadth_first import BreadthFirst
+from isrlab_proof.search.everything import system_of
 
 TLC = "TLC: 25,000 to 27,000 states/s, 4.3 GB (Kip320 with 3 replicas, 2, 2, 2: 737,794 states)"
 BUDGETS = {"produces": 2, "crashes": 2, "losses": 1, "lags": 1}

@@ -1,8 +1,11 @@
 """isrlab: how Apache Kafka keeps replicas in sync, version by version.
 
+This package is the machine: the rules, a world around them, fleets, queries, pictures and reports.
+Logs and `check` are in isrlab_ops, search and Kafka's own classes in isrlab_proof, the notebooks'
+code, the explorer and the exercises in isrlab_book.
+
 Play it
   play           plays a scenario, which is text, by the rules of any release: play("partition ...")
-  search         looks for schedules that break a promise, at random or exhaustively
   KafkaVersion   one release and its rules: KafkaVersion.of("2.5")
   rules          the rules, short functions with their source in Kafka's code
   rule           the lines of a function, as a notebook shows them: rule(rules.is_out_of_sync)
@@ -10,17 +13,10 @@ Look at it
   plot_replicas  a picture of the logs of all replicas at one moment: plot_replicas(run.frames[-1])
   step_slider    a slider through every step of a run: step_slider(run)
 Measure it
-  reader         reads the logs of real brokers: reader.read_local(folder)
-  incidents      what happened in them, and which broker caused it
   fleet          thousands of partitions under load: fleet.simulate_local(fleet.FleetConfig())
-  placement      replicas as kafka-topics --describe shows them
   events         the one table that simulations and the readers of logs write
   churn          queries on that table, with Spark
   spark          a Spark session: spark.session()
-  judged         what Kafka's own classes showed, beside the engine
-
-In a notebook, `%load_ext isrlab` brings cells that begin with `%%scenario` or `%%exercise`. Tab
-completes what may stand there, `%%scenario?` lists the commands.
 """
 
 from __future__ import annotations
@@ -34,8 +30,7 @@ _OBJECTS = {
     "plot_replicas": "show.replicas", "step_slider": "show.controls",
 }  # fmt: skip
 _MODULES = {
-    "search": "", "rules": "engine.rules", "reader": "logs.reader", "incidents": "logs.incidents",
-    "fleet": "", "placement": "", "events": "", "churn": "", "spark": "", "judged": "",
+    "rules": "engine.rules", "fleet": "", "events": "", "churn": "", "spark": "",
 }  # fmt: skip
 __all__ = [*_OBJECTS, *_MODULES]
 
@@ -51,8 +46,3 @@ def __getattr__(name: str) -> Any:
     if name in _OBJECTS:
         return getattr(import_module(f"isrlab.{_OBJECTS[name]}"), name)
     raise AttributeError(f"isrlab has no {name!r}; it has {', '.join(__all__)}")
-
-
-def load_ipython_extension(shell: Any) -> None:
-    """`%load_ext isrlab` brings the cell magics `%%scenario` and `%%exercise`."""
-    import_module("isrlab.magic").load_ipython_extension(shell)

@@ -1,4 +1,4 @@
-"""The command line: `python -m isrlab report | lab | play | versions | logs | check | search | page`.
+"""The command line: `python -m isrlab report | page | lab | check | logs | play | search | ...`.
 
 Each distribution brings its commands as entry points of the group `isrlab.commands`.
 """

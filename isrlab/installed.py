@@ -83,12 +83,18 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def packages() -> list[Path]:
+    """The folders of isrlab and of those of its siblings that are installed."""
+    found = [find_spec(f"isrlab_{name}") for name in ("ops", "proof", "book")]
+    return [PACKAGE, *(Path(spec.origin).parent for spec in found if spec and spec.origin)]
+
+
 def source_digest(*parts: str) -> str:
-    """SHA-256 of all Python files of the package, or of these parts ("engine"); works in a zip."""
+    """SHA-256 of all Python files of these parts of the package ("engine"); works in a zip."""
     digest = hashlib.sha256()
     root = resources.files("isrlab")
-    for part in parts or ("",):
-        for source in _sources(root.joinpath(part) if part else root):
+    for part in parts:
+        for source in _sources(root.joinpath(part)):
             digest.update(source.name.encode() + source.read_bytes())
     return digest.hexdigest()
 

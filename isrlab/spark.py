@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isrlab.installed import require
+from isrlab.installed import packages, require
 from isrlab.java import require_java
 
 if TYPE_CHECKING:
@@ -170,9 +170,10 @@ def _problem(address: str) -> str:
 
 @functools.cache
 def package_archive() -> str:
-    """The path of isrlab as a zip for Spark's workers, deleted by this process when it ends."""
-    root = Path(__file__).resolve().parent
+    """The path of isrlab and its siblings as a zip for Spark's workers, deleted by this process
+    when it ends."""
     folder = tempfile.mkdtemp(prefix="isrlab-ship-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    package = Path(shutil.copytree(root, Path(folder) / "isrlab", ignore=_STAYS))
-    return shutil.make_archive(str(package), "zip", root_dir=folder, base_dir=package.name)
+    for package in packages():
+        shutil.copytree(package, Path(folder) / "all" / package.name, ignore=_STAYS)
+    return shutil.make_archive(f"{folder}/isrlab", "zip", root_dir=f"{folder}/all")

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from log_writer import filled, is_printed_by, write_line
-
 from isrlab.fleet import FleetConfig, simulate_local
-from isrlab.logs.reader.formats import FORMATS
+from isrlab_ops.logs.reader.formats import FORMATS
+from log_writer import filled, is_printed_by, write_line
 
 START_MS = 1_790_000_000_000
 MINUTES = 5

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from isrlab.engine import versions
-from isrlab.logs.reader.fields import FIELDS, Values, unkept
-from isrlab.logs.reader.formats import FIELD, FORMATS, Format
+from isrlab_ops.logs.reader.fields import FIELDS, Values, unkept
+from isrlab_ops.logs.reader.formats import FIELD, FORMATS, Format
 
 KINDS = ("isr_shrink", "isr_expand", "isr_commit", "isr_rejected", "leader", "follower", "truncate")
 # Values in the lines of some releases that simulated events may lack.

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
-from judge import jars
 
-from isrlab.check import live, quorum
-from isrlab.logs.history.history import history_of
-from isrlab.logs.history.record import Record
-from isrlab.logs.reader import read_local
-from isrlab.logs.recordings import folder
-from isrlab.workbook.your_cluster import alerts, rules
+from isrlab_book.workbook.your_cluster import alerts, rules
+from isrlab_ops.check import live, quorum
+from isrlab_ops.logs.history.history import history_of
+from isrlab_ops.logs.history.record import Record
+from isrlab_ops.logs.reader import read_local
+from isrlab_ops.logs.recordings import folder
+from judge import jars
 
 RELEASE, STEP_MS = "4.1.2", 15_000
 EXPORTER = "io.prometheus.jmx", "jmx_prometheus_javaagent", "1.0.1", ""

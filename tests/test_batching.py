@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isrlab.closeups.batching import SentBatch, play
+from isrlab_book.closeups.batching import SentBatch, play
 
 RELEASES = ("2.7", "2.8", "3.0", "3.1", "3.2.0", "3.2.1", "3.7", "4.1")
 

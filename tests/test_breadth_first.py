@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from cases.reference_systems import MODULES, Reference
 
-from isrlab.search.breadth_first import BreadthFirst, Extent, SearchEnd
-from isrlab.search.tables import Tables
+from cases.reference_systems import MODULES, Reference
+from isrlab_proof.search.breadth_first import BreadthFirst, Extent, SearchEnd
+from isrlab_proof.search.tables import Tables
 
 HOLDS = None
 # By module, in the order of MODULES: states, depth, and where each promise is broken first

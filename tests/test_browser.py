@@ -233,7 +233,7 @@ LOSING = (
     "stabilize",
 )
 OPEN = """
-from isrlab.show.explorer import Explorer
+from isrlab_book.explorer.explorer import Explorer
 Explorer("partition replicas=1,2 min.insync.replicas=1", ("0.10.2", "0.11"))
 """
 

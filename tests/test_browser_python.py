@@ -16,15 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from isrlab.check.cluster import of_text
 from isrlab.events.wording import printable
-from isrlab.logs.incidents import look, tell, terminal
-from isrlab.logs.incidents.answer import answer_about
-from isrlab.logs.reader import hits
-from isrlab.logs.reader.files import blocks
-from isrlab.logs.reader.metadata import checksum
-from isrlab.page import dropped
-from isrlab.page.dropped import DropError, DroppedFiles
+from isrlab_book.page import dropped
+from isrlab_book.page.dropped import DropError, DroppedFiles
+from isrlab_ops.check.cluster import of_text
+from isrlab_ops.logs.incidents import look, tell, terminal
+from isrlab_ops.logs.incidents.answer import answer_about
+from isrlab_ops.logs.reader import hits
+from isrlab_ops.logs.reader.files import blocks
+from isrlab_ops.logs.reader.metadata import checksum
 
 ROOT = Path(__file__).parent.parent
 # The exhaustive search holds its states in arrays; no page runs it.
@@ -49,8 +49,8 @@ sys.meta_path.insert(0, OnlyPython())
 """
 IMPORT = "for name in sys.argv[1:]: import_module(name)"
 PLAY = """
-from isrlab import exercise
-from isrlab.page.playing import challenges
+from isrlab_book import exercise
+from isrlab_book.page.playing import challenges
 from isrlab.world import actions, exploring, scenario
 for path in sorted(scenario.LIBRARY.glob("*.txt")):
     run = scenario.play(path.read_text())
@@ -67,7 +67,7 @@ for each in challenges():
 ANSWER = """
 import json
 from itertools import pairwise
-from isrlab.page.dropped import DroppedFiles
+from isrlab_book.page.dropped import DroppedFiles
 for folder in sys.argv[1:]:
     shares, doing = [], []
     with DroppedFiles() as dropped:
@@ -98,7 +98,7 @@ def test_other_packages_are_refused(name):
 
 
 def test_engine_world_and_the_grammar_of_lines_need_only_python():
-    names = [*modules("engine"), *modules("world"), "isrlab.logs.reader.lines"]
+    names = [*modules("engine"), *modules("world"), "isrlab_ops.logs.reader.lines"]
     assert len(names) > 30
     assert only_python(IMPORT, *names).stderr == ""
 

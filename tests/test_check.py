@@ -16,17 +16,17 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from test_metadata_log import INCIDENTS, partition, topic
-from test_metadata_log import log as written_log
 
 from isrlab.__main__ import main
-from isrlab.check import cluster, command, live, outcome, risks, stored, what_if
-from isrlab.check.answer import CheckQuestion, ClusterCheck, answer_of, as_dict
-from isrlab.check.cluster import CheckError
-from isrlab.check.outcome import Shapes
-from isrlab.check.roll import RollLimits, roll
-from isrlab.logs.incidents.exposed import exposures
-from isrlab.logs.reader import read_local
+from isrlab_ops.check import cluster, command, live, outcome, risks, stored, what_if
+from isrlab_ops.check.answer import CheckQuestion, ClusterCheck, answer_of, as_dict
+from isrlab_ops.check.cluster import CheckError
+from isrlab_ops.check.outcome import Shapes
+from isrlab_ops.check.roll import RollLimits, roll
+from isrlab_ops.logs.incidents.exposed import exposures
+from isrlab_ops.logs.reader import read_local
+from test_metadata_log import INCIDENTS, partition, topic
+from test_metadata_log import log as written_log
 
 LOW = outcome.UNDER_MIN
 HEALTHY = ("1 1,2,3 1,2,3", "2 2,3,1 1,2,3", "3 3,1,2 1,2,3")

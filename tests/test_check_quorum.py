@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 import pytest
 from click.testing import CliRunner
-from test_check import HEALTHY, OLD, checked, rows_of, text_of
-from test_metadata_log import INCIDENTS
 
 from isrlab.__main__ import main
-from isrlab.check import outcome, stored
-from isrlab.check.cluster import CheckError
-from isrlab.check.outcome import Shapes
-from isrlab.check.roll import RollLimits, roll
-from isrlab.logs.reader.metadata.records import MetadataReader
+from isrlab_ops.check import outcome, stored
+from isrlab_ops.check.cluster import CheckError
+from isrlab_ops.check.outcome import Shapes
+from isrlab_ops.check.roll import RollLimits, roll
+from isrlab_ops.logs.reader.metadata.records import MetadataReader
+from test_check import HEALTHY, OLD, checked, rows_of, text_of
+from test_metadata_log import INCIDENTS
 
 FOLDER = Path(__file__).parent.parent / "data" / "check"
 FILES = sorted(FOLDER.glob("*-combined.jsonl.xz"))

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from isrlab.check import cluster
-from isrlab.check.outcome import Shapes
+from isrlab_ops.check import cluster
+from isrlab_ops.check.outcome import Shapes
 
 FILES = sorted((Path(__file__).parent.parent / "data" / "check").glob("*-[0-9].jsonl.xz"))
 

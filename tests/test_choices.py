@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import nbformat
 import pytest
-from test_browser import ROOT, chromium  # noqa: F401
 
 from isrlab.report import gallery, notebooks, run
+from test_browser import ROOT, chromium  # noqa: F401
 
 PATH = ROOT / "notebooks" / "00_the_life_of_a_record.ipynb"
 

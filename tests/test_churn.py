@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from cases.tables import FULL, event, frame, same
 
+from cases.tables import FULL, event, frame, same
 from isrlab import churn
 
 SIMULATED = [

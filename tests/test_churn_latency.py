@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases.tables import event, frame, same
 
+from cases.tables import event, frame, same
 from isrlab import churn, fleet
 from isrlab.fleet.cell import leaders, run_cell
 from isrlab.fleet.kernel.rows import bucket_starts

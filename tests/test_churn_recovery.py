@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from cases.tables import FULL, event, frame, same
 
+from cases.tables import FULL, event, frame, same
 from isrlab import churn, fleet
 from isrlab.fleet import recovery, truth
 

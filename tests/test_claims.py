@@ -6,10 +6,10 @@ import pytest
 
 from isrlab.engine import rules
 from isrlab.installed import NOTEBOOKS
-from isrlab.workbook import what_the_sources_say as show
-from isrlab.workbook.claims import reading
-from isrlab.workbook.claims.reading import CLAIMS, LIBRARY, Claim, ClaimError
-from isrlab.workbook.claims.verdicts import Assertion, ClaimedCase, Kind, kind_of, spans
+from isrlab_book.workbook import what_the_sources_say as show
+from isrlab_book.workbook.claims import reading
+from isrlab_book.workbook.claims.reading import CLAIMS, LIBRARY, Claim, ClaimError
+from isrlab_book.workbook.claims.verdicts import Assertion, ClaimedCase, Kind, kind_of, spans
 
 RIGHT, SOME, PARTLY, WRONG, NOTE = Kind
 IDLE = LIBRARY / "08_idle_follower.yaml"

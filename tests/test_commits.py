@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from isrlab.events import schema
-from isrlab.events.commits import NO_FOLLOWER, commits
-from isrlab.logs.recordings import traced
-from isrlab.workbook import what_acks_all_costs as acks_all
+from isrlab_book.commits import NO_FOLLOWER, commits
+from isrlab_book.workbook import what_acks_all_costs as acks_all
+from isrlab_ops.logs.recordings import traced
 
 
 def said(*rows: tuple[int, str, int, int]) -> pa.Table:

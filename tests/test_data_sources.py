@@ -17,9 +17,9 @@ import pytest
 
 from isrlab.events import spark_schema
 from isrlab.java import JavaMissingError, require_java
-from isrlab.logs import recordings
-from isrlab.logs.reader import LogDirError, data_sources, read_local
-from isrlab.logs.reader.data_sources import (
+from isrlab_ops.logs import recordings
+from isrlab_ops.logs.reader import LogDirError, data_sources, read_local
+from isrlab_ops.logs.reader.data_sources import (
     OPTIONS,
     BrokerLogSource,
     MetadataLogSource,
@@ -223,7 +223,7 @@ def test_a_metadata_log_that_grows_gives_the_rows_of_the_whole(tmp_path, seed):
 STREAM = """
 import sys
 from isrlab import spark
-from isrlab.logs.reader import data_sources
+from isrlab_ops.logs.reader import data_sources
 folder, out = sys.argv[1:]
 session = spark.session("local[2]")
 data_sources.register(session)

@@ -8,14 +8,14 @@ import pytest
 
 from isrlab.engine.versions import PRESETS
 from isrlab.installed import DATA
-from isrlab.logs.incidents.look import Findings, look
-from isrlab.logs.incidents.retold import retold
-from isrlab.show.decided import DecisionCurves
 from isrlab.world import scenario, words
 from isrlab.world.actions import KINDS, enabled, fork, play_line
 from isrlab.world.decided import MIX, StoryStep, decided, mix_of
 from isrlab.world.exploring import Exploration
 from isrlab.world.script import Run
+from isrlab_book.explorer.decided import DecisionCurves
+from isrlab_ops.logs.incidents.look import Findings, look
+from isrlab_ops.logs.incidents.retold import retold
 
 BOUNCE = scenario.read("loss_bounce")
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+
 from cases.bench import T0, FollowerBench, LeaderBench, log_of
 from cases.table import Case, in_every_column, play
-
 from isrlab.engine import broker as machine
 from isrlab.engine import messages as m
 from isrlab.engine.choices import LagClock

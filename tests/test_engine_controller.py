@@ -6,9 +6,9 @@ The cases are in cases/controller.txt and elr.txt; Kafka's own are named there b
 from __future__ import annotations
 
 import pytest
+
 from cases.bench import ControllerBench
 from cases.table import Case, in_every_column, play
-
 from isrlab.engine import controller as machine
 from isrlab.engine.versions import PRESETS, KafkaVersion
 from isrlab.world import scenario

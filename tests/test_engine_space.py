@@ -12,12 +12,12 @@ import pytest
 from isrlab.engine import messages as m
 from isrlab.engine.frozen import replace
 from isrlab.engine.model import Broker, Follower, Leader
-from isrlab.search.enabled import EngineSystem
-from isrlab.search.known import NOW_MS
-from isrlab.search.space import KINDS
-from isrlab.search.tables import Tables
 from isrlab.world import faults
 from isrlab.world.cluster import Cluster
+from isrlab_proof.search.enabled import EngineSystem
+from isrlab_proof.search.known import NOW_MS
+from isrlab_proof.search.space import KINDS
+from isrlab_proof.search.tables import Tables
 
 LAG_MS, NEVER_MS = 10_000_000_000, 10**12
 SLOW = {

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from test_house import imports_of
 
 import isrlab
+from test_house import imports_of
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

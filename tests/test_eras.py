@@ -10,10 +10,10 @@ import re
 from collections import Counter
 
 import pytest
-from eras import faults, kept, leader
 
+from eras import faults, kept, leader
 from isrlab.engine.versions import KafkaVersion
-from isrlab.logs.reader.formats import NO_NEWS
+from isrlab_ops.logs.reader.formats import NO_NEWS
 
 ALL, TRACED = kept.names(), kept.names("-trace")
 PARTITIONS = range(len(faults.REPLICAS))

@@ -8,11 +8,11 @@ from isrlab import fleet
 from isrlab.events import exact, table
 from isrlab.events.names import _CELLS, DETAIL, KINDS
 from isrlab.fleet.config import FleetConfig
-from isrlab.logs.reader.formats import FORMATS
-from isrlab.logs.reader.layout import Layout
-from isrlab.logs.reader.lines import LineReader, expanded
 from isrlab.world import scenario
 from isrlab.world.cluster import START_MS
+from isrlab_ops.logs.reader.formats import FORMATS
+from isrlab_ops.logs.reader.layout import Layout
+from isrlab_ops.logs.reader.lines import LineReader, expanded
 
 ROW = {"run": "r", "ts_ms": 0, "kind": "isr_shrink"}
 

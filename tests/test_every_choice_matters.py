@@ -10,10 +10,10 @@ from __future__ import annotations
 from enum import IntEnum
 from itertools import product
 
-import log_writer
 import pytest
-from cases.scenes import SCENES
 
+import log_writer
+from cases.scenes import SCENES
 from isrlab.engine import choices as c
 from isrlab.engine import rules
 from isrlab.engine.log import LeaderEpochCache

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from isrlab.workbook import leaving_the_isr as leaving
+from isrlab_book.workbook import leaving_the_isr as leaving
 
 REAL = leaving.recorded_evictions()
 played_evictions = cache(leaving.played_evictions)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from isrlab import exercise, magic
-from isrlab.workbook import moving_partitions
 from isrlab.world.actions import fork, play_line
+from isrlab_book import exercise, magic
+from isrlab_book.workbook import moving_partitions
 
 ROOT = Path(__file__).parent.parent
 NAMES = sorted(path.stem for path in exercise.LIBRARY.glob("*.txt"))

@@ -8,13 +8,13 @@ import pytest
 
 from isrlab.engine.choices import Truncation
 from isrlab.engine.versions import PRESETS, KafkaVersion
-from isrlab.show.explorer import Explorer, page_of
-from isrlab.show.explorer_svg import draw_messages, draw_replicas
-from isrlab.show.explorer_view import LOOK, actions_of, cells_of, view_of
 from isrlab.world import scenario
 from isrlab.world.actions import play_line
 from isrlab.world.exploring import Exploration
 from isrlab.world.script import Run
+from isrlab_book.explorer.explorer import Explorer, page_of
+from isrlab_book.explorer.explorer_svg import draw_messages, draw_replicas
+from isrlab_book.explorer.explorer_view import LOOK, actions_of, cells_of, view_of
 
 BOUNCE = scenario.read("loss_bounce")
 TWO = "partition replicas=1,2 min.insync.replicas=1"

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 from isrlab.__main__ import main
 from isrlab.events import schema
-from isrlab.logs.incidents.exposed import Exposure, exposures
-from isrlab.logs.reader.read import read_local
-from isrlab.world.reassigned import FOLDER, ClusterRun, sessions
+from isrlab_ops.logs.incidents.exposed import Exposure, exposures
+from isrlab_ops.logs.reader.read import read_local
+from isrlab_ops.recordings.reassigned import FOLDER, ClusterRun, sessions
 
 LOGS = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())  # for example 4.4.0-elr1-C
 SESSIONS = {f"{s.release}-elr{s.elr}-{s.tries[0].variant[0]}": s for s in sessions()}

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from cases.tables import rows_of
 from pyspark.sql import functions as F
 
 import isrlab
+from cases.tables import rows_of
 from isrlab import fleet
 from isrlab.events.schema import SCHEMA
 from isrlab.fleet import load, truth

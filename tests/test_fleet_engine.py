@@ -14,10 +14,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases.fleet_engine import Scene, Seen, Shutdown, changes, drawn, drawn_pauses, looking_at, play
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from cases.fleet_engine import Scene, Seen, Shutdown, changes, drawn, drawn_pauses, looking_at, play
 from isrlab.engine.messages import ACKS_ALL
 from isrlab.engine.model import RECORD_BYTES
 from isrlab.engine.versions import PRESETS

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from naive_fleet import HOLDS_UNDER_MIN_ISR, ORDINARY, SAMPLE_MS, NaiveCell, work_until
 
 from isrlab.engine import rules
 from isrlab.engine.versions import PRESETS
@@ -21,6 +20,7 @@ from isrlab.fleet.kernel.clock import _end_of_work
 from isrlab.fleet.kernel.rows import bucket
 from isrlab.fleet.kernel.state import Arrivals, Links, Setup, new_state
 from isrlab.fleet.lens import watched
+from naive_fleet import HOLDS_UNDER_MIN_ISR, ORDINARY, SAMPLE_MS, NaiveCell, work_until
 
 DURATION_MS = 2_000
 LAST_MS = DURATION_MS - 1

@@ -14,11 +14,11 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from cases.fleet_engine import drawn, drawn_pauses, looking_at
-from cases.fleet_moves import DURATION_MS, Halted, Outage, Scene, engine_play, fleet_play
 from hypothesis import Phase, assume, example, given, reject, settings
 from hypothesis import strategies as st
 
+from cases.fleet_engine import drawn, drawn_pauses, looking_at
+from cases.fleet_moves import DURATION_MS, Halted, Outage, Scene, engine_play, fleet_play
 from isrlab import fleet
 from isrlab.engine.messages import ACKS_ALL
 from isrlab.engine.versions import PRESETS

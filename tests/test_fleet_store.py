@@ -15,10 +15,10 @@ import nbformat
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from cases.tables import rows_of
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
+from cases.tables import rows_of
 from isrlab import fleet
 from isrlab.fleet import store
 from isrlab.fleet.cell import leaders

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from naive_fleet import Quota
 
 from isrlab import fleet
 from isrlab.events import exact
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel import throttle
+from naive_fleet import Quota
 
 RATE = 60_000
 

@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from isrlab.__main__ import main
-from isrlab.logs import recordings
-from isrlab.logs.incidents import command
-from isrlab.logs.incidents.watch import rehearse
-from isrlab.logs.reader import LogDirError, growing, read_local
-from isrlab.logs.reader.growing import follow
-from isrlab.logs.reader.one_file import LogFile
+from isrlab_ops.logs import recordings
+from isrlab_ops.logs.incidents import command
+from isrlab_ops.logs.incidents.watch import rehearse
+from isrlab_ops.logs.reader import LogDirError, growing, read_local
+from isrlab_ops.logs.reader.growing import follow
+from isrlab_ops.logs.reader.one_file import LogFile
 
 RECORDED = Path(__file__).parent.parent / "data" / "recordings" / "incidents"
 PAUSED = RECORDED / "e-282-follower-paused" / "logs"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_report import NOTEBOOKS, make_report, text_of
 
 from isrlab.report import gallery, notebooks
 from isrlab.report.notebooks import NotebookError
+from test_report import NOTEBOOKS, make_report, text_of
 
 ROOT = Path(__file__).parent.parent
 GOOD = """

@@ -7,6 +7,7 @@ import csv
 import io
 
 import pytest
+
 from hold import claims, measured, results
 
 CLAIMS = claims.read()

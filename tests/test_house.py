@@ -184,7 +184,7 @@ def test_a_notebook_imports_its_own_workbook_file_only(name):
 @every
 def test_workbook_files_are_imported_by_no_module(path):
     """Except by files of the same notebook, which are in a folder with its name."""
-    used = {m.split(".")[2] for m in imports_of(path) if m.startswith("isrlab.workbook.")}
+    used = {m.split(".")[2] for m in imports_of(path) if m.startswith("isrlab_book.workbook.")}
     own = {part.removesuffix(".py") for part in path.relative_to(PACKAGE).parts[1:2]}
     assert used <= (own | {CLAIMS} if CLAIMS_READER in own else own)
 

@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
-from hunt import engine, javac, kinds, repairs
-from judge.jars import NoJarsError
 
+from hunt import engine, javac, kinds, repairs
 from isrlab.engine.choices import Reassignment
+from judge.jars import NoJarsError
 
 JAVA = Path(javac.__file__).parent / "java"
 KINDS = kinds.stored()

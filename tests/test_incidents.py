@@ -10,17 +10,17 @@ import shutil
 import tarfile
 from pathlib import Path
 
-import incident_world
 import pytest
 
+import incident_world
 from isrlab.events import schema
 from isrlab.events.exact import Key
-from isrlab.logs import recordings
-from isrlab.logs.history.record import STARTS, Record
-from isrlab.logs.incidents import command, rules
-from isrlab.logs.incidents.find import find
-from isrlab.logs.incidents.look import CALM, NOT_KNOWN, WRONG, look
-from isrlab.workbook.your_cluster import figures
+from isrlab_book.workbook.your_cluster import figures
+from isrlab_ops.logs import recordings
+from isrlab_ops.logs.history.record import STARTS, Record
+from isrlab_ops.logs.incidents import command, rules
+from isrlab_ops.logs.incidents.find import find
+from isrlab_ops.logs.incidents.look import CALM, NOT_KNOWN, WRONG, look
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 RECORDED = Path(__file__).parent.parent / "data" / "recordings" / "incidents"

@@ -12,11 +12,11 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import incident_world
 import pytest
 
-from isrlab.logs.incidents.find import UNKNOWN
-from isrlab.logs.incidents.look import look
+import incident_world
+from isrlab_ops.logs.incidents.find import UNKNOWN
+from isrlab_ops.logs.incidents.look import look
 
 # Names of the same fault, when logs show more or less of it.
 SAME = {"follower_slow": "follower_stalled", "frozen": "follower_stalled"}

@@ -1,4 +1,4 @@
-"""Recorded states of Kafka's own classes (isrlab/judged), played by the engine without Java.
+"""Recorded states of Kafka's own classes (isrlab_proof.judged), played by the engine without Java.
 
 These verdicts also have power: some run notices each rule that is switched by hand, and each
 release that is played by its neighbours' rules, except those in UNNOTICED.
@@ -10,10 +10,10 @@ import struct
 from pathlib import Path
 
 import pytest
-from judge import jars, power, watch
 
-from isrlab import judged
 from isrlab.engine.versions import KafkaVersion
+from isrlab_proof import judged
+from judge import jars, power, watch
 
 PLACES = [(kind, release) for kind in judged.CLASSES for release in judged.releases(kind)]
 RELEASES = judged.releases("partition")

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from isrlab import judged
 from isrlab.engine import broker as machine
 from isrlab.engine import messages as m
 from isrlab.engine.model import Broker, Leader, Settings
 from isrlab.engine.versions import KafkaVersion
-from isrlab.judged.stored import player
+from isrlab_proof import judged
+from isrlab_proof.judged.stored import player
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from isrlab import judged
 from isrlab.engine.versions import KafkaVersion
-from isrlab.workbook.who_judges_this import by_kafka as notebook
-from isrlab.workbook.who_judges_this import hunted
+from isrlab_book.workbook.who_judges_this import by_kafka as notebook
+from isrlab_book.workbook.who_judges_this import hunted
+from isrlab_proof import judged
 
 
 def test_a_wrong_rule_shows_in_the_steps() -> None:

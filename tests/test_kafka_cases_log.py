@@ -7,8 +7,8 @@ leader's answers and whole truncations are cases of kafka_leader.txt and kafka_t
 from __future__ import annotations
 
 import pytest
-from cases.bench import log_of
 
+from cases.bench import log_of
 from isrlab.engine.log import LeaderEpochCache, Log
 from isrlab.engine.rules import needs_another_round, truncation_offset
 from isrlab.engine.versions import PRESETS

@@ -17,9 +17,9 @@ from nbclient.exceptions import CellExecutionError
 from nbformat.v4 import new_code_cell, new_notebook
 
 import isrlab
-from isrlab import magic
 from isrlab.report import notebooks
 from isrlab.show import controls
+from isrlab_book import magic
 
 HEAVY = ("IPython", "matplotlib", "numba", "numpy", "pyspark", "pyarrow")
 
@@ -116,7 +116,7 @@ def test_what_jupyterlab_saves_has_no_widget_beside_its_player():
 )
 def test_a_wrong_cell_fails_where_nobody_reads_it(cell):
     """papermill and nbval allow no input; JupyterLab does, and then shows the sentence alone."""
-    notebook = new_notebook(cells=[new_code_cell("%load_ext isrlab"), new_code_cell(cell)])
+    notebook = new_notebook(cells=[new_code_cell("%load_ext isrlab_book"), new_code_cell(cell)])
     with pytest.raises(CellExecutionError, match="known"):
         NotebookClient(notebook, kernel_name="python3", timeout=60).execute()
 

@@ -11,8 +11,9 @@ import pytest
 from nbformat.v4 import new_markdown_cell, new_notebook
 
 from isrlab.installed import DATA, NOTEBOOKS
-from isrlab.report import gallery, landing, notebooks
-from isrlab.workbook import start_here
+from isrlab.report import gallery, notebooks
+from isrlab_book.page import landing
+from isrlab_book.workbook import start_here
 
 PATHS = {path.stem: path for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
 LINK = re.compile(r"\]\((?:(\d\d_\w+)\.ipynb)?(#[^)]+)?\)")

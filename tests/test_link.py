@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isrlab.world import link, scenario
+from isrlab.world import scenario
 from isrlab.world.actions import does_something
 from isrlab.world.script import parse
+from isrlab_book.explorer import link
 
 SCENARIOS = {path.stem: path.read_text() for path in sorted(scenario.LIBRARY.glob("*.txt"))}
 MOST = 300  # characters

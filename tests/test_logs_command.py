@@ -16,12 +16,12 @@ import pytest
 from click.testing import CliRunner
 
 from isrlab.__main__ import main
-from isrlab.logs.incidents.facts import FACTS
-from isrlab.logs.incidents.look import look
-from isrlab.logs.incidents.quote import shortened
-from isrlab.logs.incidents.remedies import REMEDIES, Remedies
-from isrlab.logs.incidents.rules import RULES
-from isrlab.logs.reader import read_local
+from isrlab_ops.logs.incidents.facts import FACTS
+from isrlab_ops.logs.incidents.look import look
+from isrlab_ops.logs.incidents.quote import shortened
+from isrlab_ops.logs.incidents.remedies import REMEDIES, Remedies
+from isrlab_ops.logs.incidents.rules import RULES
+from isrlab_ops.logs.reader import read_local
 
 RECORDED = Path(__file__).parent.parent / "data" / "recordings" / "incidents"
 PAUSED = RECORDED / "e-282-follower-paused" / "logs"

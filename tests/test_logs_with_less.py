@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import pytest
 
-from isrlab.logs.incidents.look import CALM, NOT_KNOWN, WRONG, Findings, look
-from isrlab.logs.reader.files import find, lines
-from isrlab.logs.reader.layout import Layout
-from isrlab.logs.reader.lines import LineReader
+from isrlab_ops.logs.incidents.look import CALM, NOT_KNOWN, WRONG, Findings, look
+from isrlab_ops.logs.reader.files import find, lines
+from isrlab_ops.logs.reader.layout import Layout
+from isrlab_ops.logs.reader.lines import LineReader
 
 RECORDED = Path(__file__).parent.parent / "data" / "recordings" / "incidents"
 KINDS = ("server", "controller", "state-change")

@@ -14,11 +14,11 @@ import google_crc32c
 import pytest
 
 from isrlab.events import schema
-from isrlab.logs.reader.metadata.encoding import decoder, schemas
-from isrlab.logs.reader.metadata.files import recognise, rows
-from isrlab.logs.reader.metadata.log import MetadataCluster
-from isrlab.logs.reader.metadata.records import Damage, MetadataReader
-from isrlab.logs.reader.read import read_local
+from isrlab_ops.logs.reader.metadata.encoding import decoder, schemas
+from isrlab_ops.logs.reader.metadata.files import recognise, rows
+from isrlab_ops.logs.reader.metadata.log import MetadataCluster
+from isrlab_ops.logs.reader.metadata.records import Damage, MetadataReader
+from isrlab_ops.logs.reader.read import read_local
 
 ROOT = Path(__file__).parent.parent
 CASES = ROOT / "tests" / "cases" / "metadata"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from isrlab.fleet.layout import assignment, target
-from isrlab.workbook import moving_partitions as moving
+from isrlab_book.workbook import moving_partitions as moving
 
 CLUSTER = moving.joined_by_a_broker(moving.SMALL.with_(minutes=3))
 

@@ -20,7 +20,8 @@ import nbformat
 import numpy as np
 import pytest
 
-from isrlab.report import gallery, landing, notebooks, run
+from isrlab.report import gallery, notebooks, run
+from isrlab_book.page import landing
 
 ROOT = Path(__file__).parent.parent
 PATHS = sorted(  # the glossary comes last, whatever its number

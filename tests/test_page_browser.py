@@ -14,11 +14,12 @@ import zipfile
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+
+from isrlab.world import scenario
+from isrlab_book.explorer import link
+from isrlab_book.page.build import PLAY, PageError, build
 from test_browser import ROOT, chromium, only_this_machine  # noqa: F401
 from test_browser_python import repeated
-
-from isrlab.page.build import PLAY, PageError, build
-from isrlab.world import link, scenario
 
 MARKUP = '<img src=x onerror="window.ran=1"><script>window.ran=1</script>'
 WAIT_MS = 180_000  # the machine may be busy

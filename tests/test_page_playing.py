@@ -8,13 +8,14 @@ import re
 import nbformat
 import pytest
 
-from isrlab import exercise
 from isrlab.installed import NOTEBOOKS
-from isrlab.page.playing import MOST_STEPS, Playground, challenges, contents
-from isrlab.report import playable
-from isrlab.world import decided, explained, link, scenario
+from isrlab.world import decided, scenario
 from isrlab.world.commands import COMMANDS
-from isrlab.world.link import MOST_LINK
+from isrlab_book import exercise
+from isrlab_book.explorer import explained, link
+from isrlab_book.explorer.link import MOST_LINK
+from isrlab_book.page import playable
+from isrlab_book.page.playing import MOST_STEPS, Playground, challenges, contents
 
 MARKUP = "<img src=x onerror=window.ran=1>"
 

@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 import pytest
 
 from isrlab.fleet import place
-from isrlab.placement.describe import DescribedPartition, described, racks_of
+from isrlab_ops.check.describe import DescribedPartition, described, racks_of
 
 BARE = dict.fromkeys(range(1, 13), "")
 RACKED = {broker: "abc"[broker % 3] for broker in BARE}

@@ -16,8 +16,8 @@ from hypothesis.internal.conjecture import providers
 
 from isrlab.engine.model import Leader
 from isrlab.engine.versions import PRESETS
-from isrlab.search.at_random import Schedule
 from isrlab.world import scenario
+from isrlab_proof.search.at_random import Schedule
 
 ALL = [v.name for v in PRESETS.values()]
 # Before 2.0.1 a replica could join too early: data/scenarios/joined_too_early.txt

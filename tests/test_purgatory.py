@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isrlab.closeups import purgatory as p
-from isrlab.closeups.purgatory import Cause, PolledQueue, Purgatory, Task, Timer
-from isrlab.closeups.segment import Batch, Reader, SegmentedLog
 from isrlab.engine.versions import PRESETS
 from isrlab.show.messages import high_watermark_delays
-from isrlab.workbook import parked_fetches
 from isrlab.world import scenario
+from isrlab_book.closeups import purgatory as p
+from isrlab_book.closeups.purgatory import Cause, PolledQueue, Purgatory, Task, Timer
+from isrlab_book.closeups.segment import Batch, Reader, SegmentedLog
+from isrlab_book.workbook import parked_fetches
 
 START_MS = 1_000_000_000_007  # not a multiple of any tick
 

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from log_writer import KINDS, forms, is_printed_by, write, write_line
 
-from isrlab.logs.reader.fields import COLUMNS
-from isrlab.logs.reader.files import MAX_LINE_BYTES
-from isrlab.logs.reader.formats import FORMATS, IMPOSSIBLE, NO_NEWS, entries, format_of, likely
-from isrlab.logs.reader.layout import Layout
-from isrlab.logs.reader.lines import LineReader, Unread, read_line
 from isrlab.spark import package_archive
 from isrlab.world import scenario
+from isrlab_ops.logs.reader.fields import COLUMNS
+from isrlab_ops.logs.reader.files import MAX_LINE_BYTES
+from isrlab_ops.logs.reader.formats import FORMATS, IMPOSSIBLE, NO_NEWS, entries, format_of, likely
+from isrlab_ops.logs.reader.layout import Layout
+from isrlab_ops.logs.reader.lines import LineReader, Unread, read_line
+from log_writer import KINDS, forms, is_printed_by, write, write_line
 
 SCENARIOS = Path(__file__).parents[1] / "data" / "scenarios"
 LINES = Path(__file__).parent / "cases" / "log_lines.txt"
@@ -68,7 +68,9 @@ def test_a_wrong_entry_of_the_table_says_what_and_where(text, problem):
 
 def test_the_table_is_read_from_a_package_that_is_shipped_as_a_zip():
     """Spark's workers get such a zip, in which files have no paths."""
-    code = "import isrlab; from isrlab.logs.reader.formats import FORMATS, IMPOSSIBLE, NO_NEWS; "
+    code = (
+        "import isrlab; from isrlab_ops.logs.reader.formats import FORMATS, IMPOSSIBLE, NO_NEWS; "
+    )
     code += "print(isrlab.__file__, len(FORMATS), len(IMPOSSIBLE), NO_NEWS.groups)"
     shipped = os.environ | {"PYTHONPATH": package_archive()}
     printed = subprocess.run(
@@ -221,7 +223,7 @@ def test_the_grammar_of_lines_needs_no_arrays():
     script = """
 import sys
 sys.modules |= {"numpy": None, "pyarrow": None, "pandas": None}
-from isrlab.logs.reader import fields, formats, layout, lines, objects, read_line, stamps, zones
+from isrlab_ops.logs.reader import fields, formats, layout, lines, objects, read_line, stamps, zones
 print(read_line(sys.stdin.read())["isr"])
 """
     line = "[2024-07-01 10:00:00,001] INFO [Partition t-0 broker=1] ISR updated to 1,2 and version "

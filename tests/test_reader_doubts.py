@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from isrlab.logs.incidents.look import CALM, NOT_KNOWN, look
-from isrlab.logs.reader import read_local
+from isrlab_ops.logs.incidents.look import CALM, NOT_KNOWN, look
+from isrlab_ops.logs.reader import read_local
 
 RECORDED = Path(__file__).parent.parent / "data" / "recordings" / "incidents"
 OTHER = RECORDED / "e-282-follower-paused" / "logs"

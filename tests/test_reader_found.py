@@ -17,9 +17,9 @@ import lz4.frame
 import pytest
 import zstandard
 
-from isrlab.logs import recordings
-from isrlab.logs.incidents.look import NOT_KNOWN, look
-from isrlab.logs.reader import LogDirError, files, many_files, packed, read_local
+from isrlab_ops.logs import recordings
+from isrlab_ops.logs.incidents.look import NOT_KNOWN, look
+from isrlab_ops.logs.reader import LogDirError, files, many_files, packed, read_local
 
 STARTED = "[{}] INFO [KafkaServer id={}] started (kafka.server.KafkaServer)\n"
 CLOCK = "[{}] INFO Kafka startTimeMs: {} (org.apache.kafka.common.utils.AppInfoParser)\n"
@@ -247,7 +247,7 @@ def test_an_object_of_any_depth(tmp_path, depth):
 
 
 def test_standard_input():
-    code = "from isrlab.logs.reader import read_local; logs = read_local('-'); "
+    code = "from isrlab_ops.logs.reader import read_local; logs = read_local('-'); "
     code += "print(logs.events.num_rows, logs.files['file'].to_pylist())"
     printed = subprocess.run(
         [sys.executable, "-c", code], input=STARTED.format(UTC, 1), capture_output=True, text=True,

@@ -11,8 +11,8 @@ from functools import cache, partial
 
 import pytest
 
-from isrlab.logs.reader import files, read_local
-from isrlab.logs.recordings import folder
+from isrlab_ops.logs.reader import files, read_local
+from isrlab_ops.logs.recordings import folder
 
 STOCK = re.compile(r"\[(\S+ \S+)\] ([A-Z]+) (.*?)(?: \(([\w.$]+)\))?", re.DOTALL)
 REFUSED = [

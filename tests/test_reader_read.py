@@ -9,10 +9,10 @@ import random
 import pytest
 
 from isrlab.events.schema import SCHEMA
-from isrlab.logs import reader, recordings
-from isrlab.logs.reader import files
-from isrlab.logs.reader.data_sources import Logs
-from isrlab.logs.reader.one_file import UNREAD_KEPT
+from isrlab_ops.logs import reader, recordings
+from isrlab_ops.logs.reader import files
+from isrlab_ops.logs.reader.data_sources import Logs
+from isrlab_ops.logs.reader.one_file import UNREAD_KEPT
 
 STARTED = "[2024-07-01 10:00:00,000] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)"
 SHRINK = (

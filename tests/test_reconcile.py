@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from cases.logs import isrs, prove, story, under_replicated_ms, why_unknown, write
 
+from cases.logs import isrs, prove, story, under_replicated_ms, why_unknown, write
 from isrlab.events import exact
-from isrlab.logs import reader
-from isrlab.logs.history import history_of
-from isrlab.logs.history.states import MISSING, NEWER, OPEN
-from isrlab.logs.incidents.look import look
+from isrlab_ops.logs import reader
+from isrlab_ops.logs.history import history_of
+from isrlab_ops.logs.history.states import MISSING, NEWER, OPEN
+from isrlab_ops.logs.incidents.look import look
 
 CLASS = "(kafka.cluster.Partition)"
 STATE = "(state.change.logger)"

@@ -22,9 +22,9 @@ from click.testing import CliRunner
 
 from isrlab.__main__ import main
 from isrlab.events.statements import statements
-from isrlab.logs.history.verdict import JUDGED
-from isrlab.logs.incidents.look import CALM, Findings, look
-from isrlab.logs.reader import read_local
+from isrlab_ops.logs.history.verdict import JUDGED
+from isrlab_ops.logs.incidents.look import CALM, Findings, look
+from isrlab_ops.logs.reader import read_local
 
 RECORDINGS = Path(__file__).parent.parent / "data" / "recordings"
 CALM_ONES = {  # recordings whose unaltered answer is CALM

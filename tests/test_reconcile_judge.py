@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from cases.logs import DAY_MS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from log_writer import write_line
 
+from cases.logs import DAY_MS
 from isrlab.engine.versions import release as numbers
 from isrlab.events import exact, schema
-from isrlab.logs import reader
-from isrlab.logs.history import history_of
 from isrlab.world import scenario
+from isrlab_ops.logs import reader
+from isrlab_ops.logs.history import history_of
+from log_writer import write_line
 
 RELEASES = ("0.8.2", "0.10.2", "0.11", "1.1", "2.0", "2.4", "2.6", "2.7", "2.8", "3.2", "3.5",
             "3.9", "4.1")  # fmt: skip

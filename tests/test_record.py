@@ -5,13 +5,14 @@ from __future__ import annotations
 import struct
 
 import pytest
-from record import inside, play
 
-from isrlab.logs.reader.lines import Unread, read_line
 from isrlab.show.replicas import plot_beside
-from isrlab.workbook.whose_fault_is_it import links
-from isrlab.world import recorded, scenario
-from isrlab.world.reassigned import ADVICE, TopicTry, counts, sessions
+from isrlab.world import scenario
+from isrlab_book.workbook.whose_fault_is_it import links
+from isrlab_ops.logs.reader.lines import Unread, read_line
+from isrlab_ops.recordings import recorded
+from isrlab_ops.recordings.reassigned import ADVICE, TopicTry, counts, sessions
+from record import inside, play
 
 RECORDINGS = recorded.recordings()
 IDS = [f"{r.schedule}-{r.release}" for r in RECORDINGS]

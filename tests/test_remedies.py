@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from isrlab.engine.versions import KafkaVersion
-from isrlab.workbook.data_loss_today import ended
 from isrlab.world import scenario
-from isrlab.world.reassigned import ADVICE, Tally, counts
+from isrlab_book.workbook.data_loss_today import ended
+from isrlab_ops.recordings.reassigned import ADVICE, Tally, counts
 
 # On a partition with a right ELR, whose leader then fails
 BACK = "resume 2\nresume 3\nadvance 10s"

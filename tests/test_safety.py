@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from cases import scenes
 from cases.bench import LeaderBench, log_of
-
 from isrlab.engine import safety
 from isrlab.engine.frozen import replace
 from isrlab.engine.versions import PRESETS

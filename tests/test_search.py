@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from isrlab.engine.versions import PRESETS
-from isrlab.search.at_random import Goal, Schedule, find, is_reached
 from isrlab.world import scenario
+from isrlab_proof.search.at_random import Goal, Schedule, find, is_reached
 
 CLEAN = "partition replicas=1,2 unclean.leader.election.enable=false"
 UNCLEAN = "partition replicas=1,2 unclean.leader.election.enable=true"

@@ -14,9 +14,9 @@ from isrlab.__main__ import main
 from isrlab.engine.choices import Truncation
 from isrlab.engine.safety import PROPERTIES
 from isrlab.engine.versions import KafkaVersion
-from isrlab.search.breadth_first import BreadthFirst
-from isrlab.search.everything import system_of, try_all
 from isrlab.world import scenario
+from isrlab_proof.search.breadth_first import BreadthFirst
+from isrlab_proof.search.everything import system_of, try_all
 
 
 def search(*words: str) -> Result:

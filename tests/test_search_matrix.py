@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from isrlab.search import matrix
+from isrlab_proof.search import matrix
 
 REPAIRED = [*matrix.COLUMNS][-1]
 SAMPLE = [

@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from cases.reference_systems import KIP320, Reference
 
-from isrlab.search.breadth_first import BreadthFirst
-from isrlab.search.everything import system_of
-from isrlab.search.on_spark import SparkSearch
+from cases.reference_systems import KIP320, Reference
+from isrlab_proof.search.breadth_first import BreadthFirst
+from isrlab_proof.search.everything import system_of
+from isrlab_proof.search.on_spark import SparkSearch
 
 MOVE = """partition replicas=1,2 min.insync.replicas=2
 produce 1 acks=all

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isrlab.closeups import segment as s
-from isrlab.closeups.segment import Batch, Reader, ReadRules, SegmentedLog
 from isrlab.engine.versions import KafkaVersion
-from isrlab.workbook import reading_a_log
+from isrlab_book.closeups import segment as s
+from isrlab_book.closeups.segment import Batch, Reader, ReadRules, SegmentedLog
+from isrlab_book.workbook import reading_a_log
 
 RELEASES = ("0.8.2", "0.9.0", "0.10.0", "0.10.1", "0.11", "1.1", "2.0", "2.3", "2.4", "3.7")
 

@@ -12,11 +12,11 @@ from isrlab.engine.versions import PRESETS
 from isrlab.events import exact
 from isrlab.report import gallery
 from isrlab.show import bands, curves, matrix, messages, offsets, replicas, style
-from isrlab.show.explorer_svg import draw_replicas
-from isrlab.show.explorer_view import LOOK
-from isrlab.workbook import leaving_the_isr
 from isrlab.world import scenario, words
 from isrlab.world.words import START_MS
+from isrlab_book.explorer.explorer_svg import draw_replicas
+from isrlab_book.explorer.explorer_view import LOOK
+from isrlab_book.workbook import leaving_the_isr
 
 LONG = "A finding that says very much about " + ", ".join(f"record m{n}" for n in range(60))
 

@@ -23,15 +23,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyspark
 import pytest
-from cases import on_spark
 
+from cases import on_spark
 from isrlab import fleet
 from isrlab.events.schema import SCHEMA
 from isrlab.fleet.cell import leaders
 from isrlab.fleet.config import FleetConfig
 from isrlab.java import JavaMissingError, require_java
-from isrlab.logs import recordings
 from isrlab.spark import WorkersError, _ship_to, session
+from isrlab_ops.logs import recordings
 
 SPARK_HOME = Path(pyspark.__file__).parent
 BASE = FleetConfig(partitions=200, brokers=8, minutes=20, burst_every_s=60, stall_every_s=300)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import pytest
 
 from isrlab.engine.versions import KafkaVersion
-from isrlab.search.at_random import Schedule
 from isrlab.world import scenario
+from isrlab_proof.search.at_random import Schedule
 
 OFF = {"eligible_leader_replicas": False}
 REPLICAS, OWN = {"elr_of_replicas_only": True}, {"min_isr_of_own_partition": True}

@@ -8,9 +8,9 @@ import pytest
 
 from isrlab.engine import rules
 from isrlab.engine.versions import KafkaVersion
-from isrlab.search.everything import try_all
-from isrlab.workbook import try_a_rule
 from isrlab.world import scenario
+from isrlab_book.workbook import try_a_rule
+from isrlab_proof.search.everything import try_all
 
 ONE_LAG = {"produces": 1, "crashes": 1, "lags": 1}
 

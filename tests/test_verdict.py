@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from cases.printed import announced, summary
 
+from cases.printed import announced, summary
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events import schema
 from isrlab.events.exact import absences
 from isrlab.events.statements import Statement, statement, statements
-from isrlab.logs.history import history_of
-from isrlab.logs.history.clocks import align_clocks
-from isrlab.logs.history.possible import Registration as State
-from isrlab.logs.history.possible import candidates, is_possible
-from isrlab.logs.history.scene import Scene
-from isrlab.logs.history.verdict import JUDGED, Verdict, judge
-from isrlab.logs.reader import Unread, read_line, read_local
-from isrlab.logs.reader.files import lines
+from isrlab_ops.logs.history import history_of
+from isrlab_ops.logs.history.clocks import align_clocks
+from isrlab_ops.logs.history.possible import Registration as State
+from isrlab_ops.logs.history.possible import candidates, is_possible
+from isrlab_ops.logs.history.scene import Scene
+from isrlab_ops.logs.history.verdict import JUDGED, Verdict, judge
+from isrlab_ops.logs.reader import Unread, read_line, read_local
+from isrlab_ops.logs.reader.files import lines
 
 RECORDINGS = Path(__file__).parent.parent / "data" / "recordings"
 FOLDERS = {

@@ -17,8 +17,8 @@ from isrlab.engine import rules, versions
 from isrlab.engine.versions import GENERATIONS, PRESETS, PROPOSED, RULES, KafkaVersion
 from isrlab.fleet.config import FleetConfig
 from isrlab.show import version_table
-from isrlab.workbook import isr_churn, the_ladder
 from isrlab.world import scenario
+from isrlab_book.workbook import isr_churn, the_ladder
 
 DOCUMENT = Path(__file__).parent.parent / "data" / "versions.md"
 SET = c.HighWatermarkSet

@@ -11,10 +11,10 @@ import pytest
 from isrlab.events.exact import Absence, Key
 from isrlab.fleet import FleetConfig
 from isrlab.fleet.given import pauses_of
-from isrlab.logs.incidents.look import look
 from isrlab.show.controls import pictured
-from isrlab.workbook import what_if
-from isrlab.workbook.what_if import replay
+from isrlab_book.workbook import what_if
+from isrlab_book.workbook.what_if import replay
+from isrlab_ops.logs.incidents.look import look
 
 ROOT = Path(__file__).parent.parent / "data" / "recordings" / "incidents"
 BASE = FleetConfig(

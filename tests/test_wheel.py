@@ -214,7 +214,7 @@ CODE = {
     "simulated": "from isrlab import fleet; f = fleet.FleetConfig(partitions=3, minutes=2); "
     "print(fleet.simulate_local(f).num_rows > 0)",
     "counted": "from isrlab import java, spark; "
-    "from isrlab.logs import recordings; from isrlab.logs.reader import data_sources; "
+    "from isrlab_ops.logs import recordings; from isrlab_ops.logs.reader import data_sources; "
     "session = spark.session('local[1]'); data_sources.register(session); "
     "logs = session.read.format('kafka-broker-logs').load(str(recordings.folder('3.9'))); "
     "print(logs.count() > 100, java.java_version()[:2])",

@@ -16,9 +16,9 @@ from isrlab import fleet
 from isrlab.events import exact
 from isrlab.fleet import evictions, load, recorded
 from isrlab.show.controls import pictured
-from isrlab.workbook import choosing_the_lag_limit as limits
-from isrlab.workbook import isr_churn
-from isrlab.workbook.who_judges_this import fleet_model as model
+from isrlab_book.workbook import choosing_the_lag_limit as limits
+from isrlab_book.workbook import isr_churn
+from isrlab_book.workbook.who_judges_this import fleet_model as model
 
 T = 1_700_000_000_000
 HOSTILE = "a$b$<script>\x1b"

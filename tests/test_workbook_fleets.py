@@ -15,13 +15,13 @@ from isrlab.events import exact
 from isrlab.fleet import load, recovery
 from isrlab.fleet.kernel.rows import bucket_starts
 from isrlab.fleet.layout import assignment, fetcher_id
-from isrlab.logs.history.record import Record
-from isrlab.logs.incidents.find import find
-from isrlab.workbook import choosing_the_lag_limit as lag_limit
-from isrlab.workbook import rolling_restart as rolling
-from isrlab.workbook import what_acks_all_costs as acks
-from isrlab.workbook.whose_fault_is_it import neighbours as fetchers
-from isrlab.workbook.whose_fault_is_it import stalls as trouble
+from isrlab_book.workbook import choosing_the_lag_limit as lag_limit
+from isrlab_book.workbook import rolling_restart as rolling
+from isrlab_book.workbook import what_acks_all_costs as acks
+from isrlab_book.workbook.whose_fault_is_it import neighbours as fetchers
+from isrlab_book.workbook.whose_fault_is_it import stalls as trouble
+from isrlab_ops.logs.history.record import Record
+from isrlab_ops.logs.incidents.find import find
 
 BASE = rolling.SMALL.with_(restart_s=60.0)
 REJOINS = "run broker down_ms up_ms partitions still_out first_ms median_ms last_ms"

@@ -7,19 +7,19 @@ from math import inf
 import pytest
 from matplotlib.axes import Axes
 
-from isrlab.closeups import batching
 from isrlab.engine.choices import HighWatermarkSet
 from isrlab.engine.versions import PRESETS, KafkaVersion
 from isrlab.show import membership, replicas
-from isrlab.workbook import data_loss as loss
-from isrlab.workbook import data_loss_today as today
-from isrlab.workbook import high_watermark
-from isrlab.workbook import last_replica_standing as standing
-from isrlab.workbook import leaving_the_isr as leaving
-from isrlab.workbook import log_divergence as divergence
-from isrlab.workbook import telling_the_cluster as telling
-from isrlab.workbook import the_ladder as ladder
 from isrlab.world import scenario
+from isrlab_book.closeups import batching
+from isrlab_book.workbook import data_loss as loss
+from isrlab_book.workbook import data_loss_today as today
+from isrlab_book.workbook import high_watermark
+from isrlab_book.workbook import last_replica_standing as standing
+from isrlab_book.workbook import leaving_the_isr as leaving
+from isrlab_book.workbook import log_divergence as divergence
+from isrlab_book.workbook import telling_the_cluster as telling
+from isrlab_book.workbook import the_ladder as ladder
 
 CHANGE = "isr_change_told"
 VERSIONS = [version.name for version in PRESETS.values()]

@@ -12,14 +12,14 @@ from click.testing import CliRunner
 
 from isrlab.__main__ import main
 from isrlab.events.schema import SCHEMA
-from isrlab.logs import recordings
-from isrlab.logs.history.record import Record
-from isrlab.logs.incidents.look import CALM, look
-from isrlab.logs.incidents.window import window
 from isrlab.show import bands
 from isrlab.show.controls import pictured
-from isrlab.workbook import your_cluster
-from isrlab.workbook.your_cluster import alerts, compare
+from isrlab_book.workbook import your_cluster
+from isrlab_book.workbook.your_cluster import alerts, compare
+from isrlab_ops.logs import recordings
+from isrlab_ops.logs.history.record import Record
+from isrlab_ops.logs.incidents.look import CALM, look
+from isrlab_ops.logs.incidents.window import window
 
 FOLDER = recordings.folder("3.9")
 FAULTS = recordings.known_outages(FOLDER)

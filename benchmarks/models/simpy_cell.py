@@ -9,6 +9,7 @@ the kernel, row by row.
 from __future__ import annotations
 
 import simpy
+
 from naive_fleet import CHECKS_ONCE_PER_LAG_TIME, COUNTS_FRESH_CLOCKS, NaiveCell, work_until
 
 _CONTROL, _APPEND, _FETCH, _TICK = 0.0, 0.1, 0.2, 0.9

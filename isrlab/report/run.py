@@ -42,7 +42,7 @@ from traitlets import Type
 
 import isrlab
 from isrlab import java, spark
-from isrlab.installed import DATA, PACKAGE, ExtraMissingError, require, source_digest
+from isrlab.installed import DATA, PACKAGE, ExtraMissingError, packages, require
 from isrlab.report import gallery, notebooks
 
 LIBRARIES = ("pyspark", "numba", "numpy", "pandas", "matplotlib", "papermill")
@@ -316,10 +316,10 @@ def commit() -> str:
 
 @cache
 def package_digest() -> str:
-    """Digest of the package's sources and of the data that notebooks read."""
-    digest = hashlib.sha256(source_digest().encode())
-    texts = (p for p in PACKAGE.glob("*/*") if p.suffix in (".txt", ".mplstyle", ".js"))
-    for file in sorted([*texts, *DATA.glob("**/*")]):
-        if file.is_file():
+    """Digest of the packages' files and of the data that notebooks read."""
+    digest = hashlib.sha256()
+    files = [file for folder in (*packages(), DATA) for file in sorted(folder.glob("**/*"))]
+    for file in files:
+        if file.is_file() and "__pycache__" not in file.parts:
             digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from isrlab.events import exact
-from isrlab.logs import reader
-from isrlab.logs.history import History, history_of
+from isrlab_ops.logs import reader
+from isrlab_ops.logs.history import History, history_of
 
 DAY_MS = 1_719_792_000_000  # 2024-07-01 00:00 UTC, the day of these logs
 

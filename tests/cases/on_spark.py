@@ -10,7 +10,7 @@ import time
 from isrlab import churn, fleet, spark
 from isrlab.fleet import truth
 from isrlab.fleet.config import FleetConfig
-from isrlab.logs.reader import data_sources
+from isrlab_ops.logs.reader import data_sources
 
 BASE = FleetConfig(partitions=24, brokers=4, minutes=10, burst_every_s=60, stall_every_s=200)
 CONFIGS = fleet.versions(BASE.with_(seed=5), ["0.8.2", "3.7"])

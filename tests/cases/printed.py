@@ -16,8 +16,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from isrlab.events.statements import Statement
-from isrlab.logs.history import history_of
-from isrlab.logs.history.verdict import accounts_of
+from isrlab_ops.logs.history import history_of
+from isrlab_ops.logs.history.verdict import accounts_of
 
 WAIT_MS = 60_000  # an announced change that is not stored by then never is
 LEADERS_LINE = "isr_commit"  # "ISR updated to"

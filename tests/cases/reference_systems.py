@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any
 
-from isrlab.search.tables import Query, Read
+from isrlab_proof.search.tables import Query, Read
 
 NONE = -1
 TRUNCATE, KIP101, KIP279, FIRST_TRY, KIP320 = MODULES = (

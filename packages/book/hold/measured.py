@@ -25,7 +25,9 @@ from isrlab.fleet.config import FleetConfig
 from isrlab.installed import DATA
 from isrlab.show import membership, offsets
 from isrlab.show.messages import high_watermark_delays
-from isrlab.workbook import (
+from isrlab.world import scenario
+from isrlab.world.words import START_MS
+from isrlab_book.workbook import (
     data_loss,
     data_loss_today,
     isr_churn,
@@ -40,11 +42,9 @@ from isrlab.workbook import (
     the_ladder,
     what_if,
 )
-from isrlab.workbook.who_judges_this import fleet_model
-from isrlab.workbook.whose_fault_is_it import neighbours, stalls
-from isrlab.workbook.your_cluster import rules
-from isrlab.world import scenario
-from isrlab.world.words import START_MS
+from isrlab_book.workbook.who_judges_this import fleet_model
+from isrlab_book.workbook.whose_fault_is_it import neighbours, stalls
+from isrlab_book.workbook.your_cluster import rules
 
 MEASURES: dict[str, Callable[..., Any]] = {}
 

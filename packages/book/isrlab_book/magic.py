@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import SimpleCompletion, context_matcher
 
-from isrlab import exercise
 from isrlab.engine.versions import PRESETS
 from isrlab.show.replicas import plot_replicas
 from isrlab.world import scenario
 from isrlab.world.cluster import NotSettledError
 from isrlab.world.commands import COMMANDS, SYNONYMS
+from isrlab_book import exercise
 
 if TYPE_CHECKING:
     from IPython.core.completer import CompletionContext, SimpleMatcherResult

@@ -62,8 +62,8 @@ def check_cluster(*, as_json: bool, watch: float | None, **how: Any) -> None:
       python -m isrlab check /var/lib/kafka/__cluster_metadata-0 --json | jq .roll
       python -m isrlab check described.txt --move plan.json --throttle 20MB --size 5GB
     """
-    from isrlab.check import command
-    from isrlab.check.cluster import CheckError
+    from isrlab_ops.check import command
+    from isrlab_ops.check.cluster import CheckError
 
     gc.set_threshold(100_000)  # as in read_logs
     try:
@@ -120,10 +120,10 @@ def read_logs(context: click.Context, log_dir: str, *, form: str | None, since: 
       python -m isrlab logs /var/log/kafka --decided orders-0
     """
     from isrlab.events.wording import printable
-    from isrlab.logs.incidents import command
-    from isrlab.logs.incidents.window import window as chosen
-    from isrlab.logs.reader import LogDirError
-    from isrlab.logs.reader.files import stored
+    from isrlab_ops.logs.incidents import command
+    from isrlab_ops.logs.incidents.window import window as chosen
+    from isrlab_ops.logs.reader import LogDirError
+    from isrlab_ops.logs.reader.files import stored
 
     gc.set_threshold(100_000)  # there are many rows without references: nothing to collect
     try:

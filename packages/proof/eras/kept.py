@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from isrlab.engine.versions import release
-from isrlab.logs.reader.read import read_local
+from isrlab_ops.logs.reader.read import read_local
 
 FOLDER = Path(__file__).parents[2] / "data" / "recordings" / "eras"
 SUFFIX = ".tar.xz"

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 
 import click
-from judge import jars
 
 from hunt import engine, javac, kinds, repairs
+from judge import jars
 
 RUNS = kinds.FILE.with_name("runs.csv")
 UNREACHABLE = jars.NoJarsError, javac.NoCompilerError

@@ -13,8 +13,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from judge import jars
-
 from hunt import javac, kinds
 from isrlab.engine import kraft
 from isrlab.engine import messages as m
@@ -22,7 +20,8 @@ from isrlab.engine.frozen import replace
 from isrlab.engine.kraft import NoReplicaError
 from isrlab.engine.partition import Controller
 from isrlab.engine.versions import KafkaVersion
-from isrlab.judged.controller import ControllerPlayer
+from isrlab_proof.judged.controller import ControllerPlayer
+from judge import jars
 
 FILE = Path(kinds.FILE).with_name("stored.csv")
 FAILED = "the controller fails"

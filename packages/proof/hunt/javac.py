@@ -8,9 +8,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from judge import jars
-
 from hunt import repairs
+from judge import jars
 
 SOURCES = sorted((Path(__file__).parent / "java").glob("*.java"))
 # The last release of each line with Maven artifacts and managers to build: see CONTRIBUTING.

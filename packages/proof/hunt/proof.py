@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
-from judge import jars
 
 from hunt import javac, kinds
+from judge import jars
 
 FILE = Path(kinds.FILE).with_name("proof.csv")
 COLUMNS = ("bug", "kind", "release", "level", "seed", "seconds", "schedules", "schedule")

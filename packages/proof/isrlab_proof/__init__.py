@@ -1,1 +1,1 @@
-"""isrlab for who changes the protocol: which promises hold, by search and by Kafka's own classes."""
+"""isrlab for who changes the protocol: which promises hold, by search and by Kafka's classes."""

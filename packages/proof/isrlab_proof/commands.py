@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from isrlab.commands import stop
-from isrlab.search.options import SEARCH, of_all
+from isrlab_proof.search.options import SEARCH, of_all
 
 POWERS = ("power", "unclean", "controller", "reassign")
 
@@ -34,9 +34,9 @@ def search(
         if (unless or faults or words) if all_ else (budgets or how["resume"]):
             raise ValueError("BUDGET and --resume need --all; --unless, --power, --word exclude it")
         if all_:
-            from isrlab.search import everything
+            from isrlab_proof.search import everything
             sys.exit(everything.search_all(version, partition, budgets, name=name, **how))
-        from isrlab.search import at_random
+        from isrlab_proof.search import at_random
         name = name or "committed_records_survive"
         goal = at_random.Goal(name, version, unless, partition, faults, words)
         with click.progressbar(range(seeds), label="seeds", file=sys.stderr) as tried:

@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from isrlab.judged.stored import COMPARED, ENDING, FOLDER, SETTINGS, JudgedRun, Seen
+from isrlab_proof.judged.stored import COMPARED, ENDING, FOLDER, SETTINGS, JudgedRun, Seen
 from judge import jars, power, schedules
 from judge.classes import CLASSES, Judged
 from judge.world import World

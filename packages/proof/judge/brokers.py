@@ -9,8 +9,8 @@ from typing import Any
 from isrlab.engine.model import NO_LEADER
 from isrlab.engine.partition import Controller
 from isrlab.engine.versions import KafkaVersion
-from isrlab.judged.controller import BROKERS, ControllerPlayer
-from isrlab.judged.stored import CommandWords
+from isrlab_proof.judged.controller import BROKERS, ControllerPlayer
+from isrlab_proof.judged.stored import CommandWords
 
 STEPS = 60
 OFTEN = {"alter": 8, "expire": 3, "register": 4, "shut_down": 1.5, "elect": 1.5, "reassign": 2}

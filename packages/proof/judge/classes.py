@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from isrlab.engine.versions import KafkaVersion
-from isrlab.judged.stored import CommandWords, Player, player
+from isrlab_proof.judged.stored import CommandWords, Player, player
 from judge import brokers, pairs, schedules
 from judge.control import KafkaController
 from judge.fetcher import KafkaFollower

@@ -9,8 +9,8 @@ from typing import Any
 
 import jpype
 
-from isrlab.judged.controller import BROKERS, REPLICAS
-from isrlab.judged.leader import Seen
+from isrlab_proof.judged.controller import BROKERS, REPLICAS
+from isrlab_proof.judged.leader import Seen
 from judge.jvm import (
     COMMON,
     KAFKA,
@@ -33,7 +33,7 @@ UNIVERSE = 1  # of topic ids
 
 
 class KafkaController:
-    """The controller of a topic, with the commands of `isrlab.judged.controller`."""
+    """The controller of a topic, with the commands of `isrlab_proof.judged.controller`."""
 
     def __init__(self, world: World, **settings: Any) -> None:
         self.world = world

@@ -14,7 +14,7 @@ from typing import Any
 
 import jpype
 
-from isrlab.judged.leader import Seen
+from isrlab_proof.judged.leader import Seen
 from judge.jvm import (
     COMMON,
     call,
@@ -43,7 +43,7 @@ UNANSWERED = "no answer of this kind was to be given"
 
 
 class KafkaFollower:
-    """The follower of one partition, with the commands of `isrlab.judged.follower`."""
+    """The follower of one partition, with the commands of `isrlab_proof.judged.follower`."""
 
     def __init__(self, world: World, kind: type[KafkaPartition], **settings: bool) -> None:
         self.world, self.replica = world, kind(world, **LIMITS)

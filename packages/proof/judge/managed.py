@@ -11,7 +11,7 @@ from typing import Any
 
 import jpype
 
-from isrlab.judged.leader import LEADER, REPLICAS, Seen
+from isrlab_proof.judged.leader import LEADER, REPLICAS, Seen
 from judge.jvm import (
     COMMON,
     call,

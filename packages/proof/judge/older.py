@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from isrlab.judged.leader import Seen
+from isrlab_proof.judged.leader import Seen
 from judge.jvm import (
     call,
     hidden,

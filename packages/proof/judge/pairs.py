@@ -17,8 +17,8 @@ from isrlab.engine.log import Log, Record
 from isrlab.engine.model import Broker, Settings
 from isrlab.engine.reading import answer
 from isrlab.engine.versions import KafkaVersion
-from isrlab.judged.follower import LEADERS, REPLICAS, FollowerPlayer
-from isrlab.judged.stored import CommandWords
+from isrlab_proof.judged.follower import LEADERS, REPLICAS, FollowerPlayer
+from isrlab_proof.judged.stored import CommandWords
 
 ERRORS = (
     "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "UNKNOWN_SERVER_ERROR",

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import jpype
 
-from isrlab.judged.leader import LEADER, REPLICAS, T0, Seen, answered, flat
+from isrlab_proof.judged.leader import LEADER, REPLICAS, T0, Seen, answered, flat
 from judge.jvm import (
     COMMON,
     SERVER,

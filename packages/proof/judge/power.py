@@ -7,7 +7,7 @@ from typing import Any
 
 from isrlab.engine.choices import Form
 from isrlab.engine.versions import GENERATIONS, RULES, KafkaVersion
-from isrlab.judged import JudgedRun
+from isrlab_proof.judged import JudgedRun
 
 STEPS = 2_000  # kept of each release, or more where a rule needs it
 # The rules that each class depends on. Not listed: defaults of the fleet and of clients, rules of

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from isrlab.engine.versions import KafkaVersion
-from isrlab.judged.leader import REPLICAS, LeaderPlayer
-from isrlab.judged.stored import CommandWords, Player, Seen
+from isrlab_proof.judged.leader import REPLICAS, LeaderPlayer
+from isrlab_proof.judged.stored import CommandWords, Player, Seen
 
 ERRORS = (
     "FENCED_LEADER_EPOCH", "INVALID_UPDATE_VERSION", "UNKNOWN_SERVER_ERROR",

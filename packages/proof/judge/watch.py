@@ -19,11 +19,11 @@ import zipfile
 from collections.abc import Iterator
 
 import click
+
 from hunt import __main__ as hunting
 from hunt import javac, kinds
-
 from isrlab.engine.versions import RULES, KafkaVersion
-from isrlab.logs.reader import formats
+from isrlab_ops.logs.reader import formats
 from judge import jars
 
 SPEAKERS = re.compile(

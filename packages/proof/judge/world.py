@@ -8,7 +8,7 @@ from typing import Any
 
 import jpype
 
-from isrlab.judged.leader import T0
+from isrlab_proof.judged.leader import T0
 from judge import jars
 from judge.jvm import (
     COMMON,

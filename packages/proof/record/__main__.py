@@ -11,9 +11,10 @@ from itertools import chain
 
 import click
 import msgspec
-from judge import jars
 
-from isrlab.world import recorded, scenario
+from isrlab.world import scenario
+from isrlab_ops.recordings import recorded
+from judge import jars
 from record import play
 
 

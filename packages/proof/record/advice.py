@@ -23,9 +23,9 @@ import time
 from collections.abc import Callable
 
 import click
-from judge import jars
 
-from isrlab.world.reassigned import ADVICE
+from isrlab_ops.recordings.reassigned import ADVICE
+from judge import jars
 from record import config
 from record.cluster import Cluster
 from record.many import Group, Many, report

@@ -29,11 +29,11 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
-from judge import jars
 
-from isrlab.check import cluster as described
-from isrlab.check import stored
-from isrlab.check.outcome import Shapes
+from isrlab_ops.check import cluster as described
+from isrlab_ops.check import stored
+from isrlab_ops.check.outcome import Shapes
+from judge import jars
 from record import config
 from record.cluster import Cluster
 

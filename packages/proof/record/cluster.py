@@ -22,10 +22,10 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from judge import jars
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from judge import jars
 from record import config, inside
 
 FIRST_PORT, LAST_PORT, PORTS = 21_000, 31_000, 200  # a cluster has PORTS of them

@@ -28,8 +28,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from confluent_kafka import Producer
-from judge import jars
 
+from judge import jars
 from record import config, transactions
 from record.cluster import Cluster
 

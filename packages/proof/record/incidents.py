@@ -27,8 +27,8 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
-from judge import jars
 
+from judge import jars
 from record import config
 from record.cluster import Cluster
 

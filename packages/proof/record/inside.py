@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from isrlab.logs.reader.metadata.encoding import varint
-from isrlab.logs.reader.read import read_local
+from isrlab_ops.logs.reader.metadata.encoding import varint
+from isrlab_ops.logs.reader.read import read_local
 
 
 @dataclass(frozen=True)

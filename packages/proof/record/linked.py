@@ -25,7 +25,7 @@ from typing import NamedTuple, Self
 import click
 from confluent_kafka import Producer
 
-from isrlab.world.reassigned import ADVICE, ClusterRun, TopicTry
+from isrlab_ops.recordings.reassigned import ADVICE, ClusterRun, TopicTry
 from record import config, inside
 from record.cluster import Cluster
 from record.many import moment, report

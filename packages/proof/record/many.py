@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from isrlab.world.reassigned import FOLDER, ClusterRun, TopicMoment, TopicTry
+from isrlab_ops.recordings.reassigned import FOLDER, ClusterRun, TopicMoment, TopicTry
 from record import config, inside
 from record.cluster import Cluster
 from record.inside import Stored

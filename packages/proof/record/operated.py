@@ -36,8 +36,8 @@ from confluent_kafka.admin import (
     ConfigResource,
     ResourceType,
 )
-from judge import jars
 
+from judge import jars
 from record import checked, config, inside
 from record.advice import REASSIGN
 from record.cluster import Cluster

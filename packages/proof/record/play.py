@@ -30,12 +30,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from judge import jars
-
 from isrlab.engine.log import LeaderEpochCache, Log, Record
 from isrlab.engine.partition import PartitionState
 from isrlab.world import script
-from isrlab.world.recorded import BlockEnd, Try
+from isrlab_ops.recordings.recorded import BlockEnd, Try
+from judge import jars
 
 if TYPE_CHECKING:
     from record.cluster import Cluster

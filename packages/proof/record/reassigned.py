@@ -28,7 +28,7 @@ from collections.abc import Sequence
 import click
 from confluent_kafka.admin import ResourceType
 
-from isrlab.world.reassigned import ClusterRun
+from isrlab_ops.recordings.reassigned import ClusterRun
 from record.cluster import Cluster
 from record.many import FREE, SLOW, Group, Many, report
 

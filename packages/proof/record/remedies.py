@@ -22,9 +22,9 @@ import time
 from collections.abc import Sequence
 
 import click
-from judge import jars
 
-from isrlab.world.reassigned import ADVICE, FOLDER
+from isrlab_ops.recordings.reassigned import ADVICE, FOLDER
+from judge import jars
 from record import config
 from record.cluster import Cluster
 from record.many import FREE, SLOW, Group, Many, report

@@ -13,11 +13,11 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from isrlab.logs.reader.files import find, lines
-from isrlab.logs.reader.formats import NO_NEWS
-from isrlab.logs.reader.layout import Layout
-from isrlab.logs.reader.lines import LOGGERS, LineReader, form_of
-from isrlab.logs.reader.metadata.files import recognise
+from isrlab_ops.logs.reader.files import find, lines
+from isrlab_ops.logs.reader.formats import NO_NEWS
+from isrlab_ops.logs.reader.layout import Layout
+from isrlab_ops.logs.reader.lines import LOGGERS, LineReader, form_of
+from isrlab_ops.logs.reader.metadata.files import recognise
 
 SAMPLE = 300  # lines of a file, from which its layout is found
 # Parts that differ from line to line: ids, partitions, numbers, lists of them.

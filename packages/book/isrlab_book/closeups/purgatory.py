@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from isrlab.closeups.segment import Reader, SegmentedLog
+from isrlab_book.closeups.segment import Reader, SegmentedLog
 
 MOST_SLOTS = 100_000  # that one call may empty
 Place = tuple[int, int]  # number of the wheel (0 is the finest), number of the slot

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 from isrlab.engine.versions import PRESETS, KafkaVersion
 from isrlab.show.colours import GENERATIONS
-from isrlab.show.explorer_svg import Palette, as_image, line_at, svg, text_at
-from isrlab.show.explorer_view import LOOK
 from isrlab.world.decided import Decision
+from isrlab_book.explorer.explorer_svg import Palette, as_image, line_at, svg, text_at
+from isrlab_book.explorer.explorer_view import LOOK
 
 _LEFT, _WIDTH, _ROW, _TOP = 380, 300, 22, 34  # in pixels
 _LONGEST = 58  # characters of a step's text

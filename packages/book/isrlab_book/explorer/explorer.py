@@ -16,10 +16,10 @@ from typing import Any
 import anywidget
 import traitlets
 
-from isrlab.show.explorer_svg import as_image, draw_replicas
-from isrlab.show.explorer_view import LOOK, cells_of, heed, view_of
 from isrlab.world import words
 from isrlab.world.exploring import Exploration
+from isrlab_book.explorer.explorer_svg import as_image, draw_replicas
+from isrlab_book.explorer.explorer_view import LOOK, cells_of, heed, view_of
 
 
 class Explorer(anywidget.AnyWidget):

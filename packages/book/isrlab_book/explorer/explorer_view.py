@@ -2,8 +2,8 @@
 
 Theory of operation. `Exploration` holds the steps; `view_of` describes them, and the front end,
 `explorer.js`, turns the description into buttons, pictures and a tree. The reader's choice comes
-back to `heed`. A widget (`explorer`) and a page without a kernel (`isrlab.page`) differ only in the
-transport. Nothing here needs matplotlib, so it runs in a browser.
+back to `heed`. A widget (`explorer`) and a page without a kernel (`isrlab_book.page`) differ only
+in the transport. Nothing here needs matplotlib, so it runs in a browser.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 from isrlab.engine.versions import PRESETS
 from isrlab.show import colours
-from isrlab.show.explorer_svg import Palette, draw_messages, draw_replicas
 from isrlab.world import words
 from isrlab.world.actions import EVERYBODY, enabled
 from isrlab.world.cluster import NotSettledError
 from isrlab.world.exploring import Exploration
 from isrlab.world.script import Run
+from isrlab_book.explorer.explorer_svg import Palette, draw_messages, draw_replicas
 
 LOOK = Palette(
     colours.BROKERS,

@@ -11,11 +11,11 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 from isrlab.show.colours import DARK, OUTCOMES, STATES
-from isrlab.show.explorer_svg import draw_replicas, svg, text_at
-from isrlab.show.explorer_view import LOOK
 from isrlab.show.membership import spans
 from isrlab.world import words
 from isrlab.world.script import Run
+from isrlab_book.explorer.explorer_svg import draw_replicas, svg, text_at
+from isrlab_book.explorer.explorer_view import LOOK
 
 SHOWN_S = 5  # how long each frame is shown
 _WIDTH, _LINE, _CHARACTERS = 400, 19, 54  # of a picture and its captions in pixels; of a line

@@ -26,13 +26,14 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from isrlab.installed import DATA, PACKAGE
-from isrlab.page.playing import contents, recordings
+from isrlab.installed import DATA, packages
+from isrlab_book.page.playing import contents, recordings
 
 PLAY = "play"  # the folder of the page, beside the reports
 CACHE = Path("~/.cache/isrlab/page").expanduser()
-FRONT, COMPILE = Path(__file__).with_name("front"), Path(__file__).with_name("compile.mjs")
-PARTS = tomllib.loads(Path(__file__).with_name("parts.toml").read_text("utf-8"))
+HERE = Path(__file__).parent
+FRONT, COMPILE = HERE / "front", HERE / "compile.mjs"
+PARTS = tomllib.loads((HERE / "parts.toml").read_text("utf-8"))
 _squeeze = partial(gzip.compress, compresslevel=9, mtime=0)
 PYODIDE, MSGSPEC = PARTS["pyodide"], PARTS["msgspec"]  # name, sha256, and the command that fetches
 
@@ -52,7 +53,7 @@ def build(out: Path) -> int:
         own = {path.name: path.read_bytes() for path in FRONT.iterdir() if path.suffix != ".html"}
         worker_of_cache = own.pop("sw.js")
         for name in ("explorer.js", "explorer.css"):
-            own[name] = (PACKAGE / "show" / name).read_bytes()
+            own[name] = (HERE.parent / "explorer" / name).read_bytes()
         own["contents.json"] = json.dumps(contents(), separators=(",", ":")).encode()
         logs = {f"{name}.zip": _zipped(_logs(path)) for name, path in recordings().items()}
         where = {"pyodide": runtime, "recordings": _folder(made, "recordings", logs)}
@@ -157,10 +158,11 @@ def _python(msgspec: Path) -> dict[str, bytes]:
     with zipfile.ZipFile(msgspec) as wheel:
         files = {name: wheel.read(name) for name in wheel.namelist()
                  if name.startswith("msgspec/") and not name.endswith((".pyi", "/"))}  # fmt: skip
-    paths = [PACKAGE / name for name in PARTS["isrlab"]["files"]]
-    for part in PARTS["isrlab"]["folders"]:
-        paths += [p for kind in ("*.py", "*.txt") for p in sorted((PACKAGE / part).rglob(kind))]
-    files |= {f"isrlab/{p.relative_to(PACKAGE).as_posix()}": p.read_bytes() for p in paths}
+    for package in packages():
+        paths = [package / name for name in PARTS[package.name].get("files", ())]
+        for part in PARTS[package.name].get("folders", ()):
+            paths += [p for kind in ("*.py", "*.txt") for p in sorted((package / part).rglob(kind))]
+        files |= {p.relative_to(package.parent).as_posix(): p.read_bytes() for p in paths}
     texts = [*sorted(DATA.glob("scenarios/*.txt")), *sorted(DATA.glob("exercises/*.txt"))]
     return files | {f"isrlab/data/{p.parent.name}/{p.name}": p.read_bytes() for p in texts}
 

@@ -11,7 +11,7 @@ python.runPython(`
 import importlib.util, marshal, zipfile
 
 def compiled(name, source):
-    level = 0 if name.startswith(("isrlab/", "pyodide/", "_pyodide/")) else 2  # 2: no docstrings
+    level = 0 if name.startswith(("isrlab", "pyodide/", "_pyodide/")) else 2  # 2: no docstrings
     code = compile(source, name, "exec", dont_inherit=True, optimize=level)
     return importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(code)
 

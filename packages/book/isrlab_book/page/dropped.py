@@ -20,15 +20,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Self, TypeAlias
 
-from isrlab.check import cluster, stored
-from isrlab.check.answer import CheckQuestion, ClusterCheck, answer_of, as_dict
-from isrlab.logs.history.history import history_of
-from isrlab.logs.incidents import look, tell, terminal
-from isrlab.logs.incidents.answer import answer_about
-from isrlab.logs.reader.files import DamagedFileError, LogDirError, chunks
-from isrlab.logs.reader.metadata.files import LAYOUT
-from isrlab.logs.reader.packed import ZIP
-from isrlab.logs.reader.read import read_local
+from isrlab_ops.check import cluster, stored
+from isrlab_ops.check.answer import CheckQuestion, ClusterCheck, answer_of, as_dict
+from isrlab_ops.logs.history.history import history_of
+from isrlab_ops.logs.incidents import look, tell, terminal
+from isrlab_ops.logs.incidents.answer import answer_about
+from isrlab_ops.logs.reader.files import DamagedFileError, LogDirError, chunks
+from isrlab_ops.logs.reader.metadata.files import LAYOUT
+from isrlab_ops.logs.reader.packed import ZIP
+from isrlab_ops.logs.reader.read import read_local
 
 MOST_BYTES, MOST_FILES = 200_000_000, 500
 LOOKED_AT = 65_536  # first bytes of a file, which show its kind

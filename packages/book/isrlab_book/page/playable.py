@@ -21,10 +21,11 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
-from isrlab.page.build import PLAY
-from isrlab.page.playing import challenges, recordings
 from isrlab.report.notebooks import tags
-from isrlab.world import link, scenario
+from isrlab.world import scenario
+from isrlab_book.explorer import link
+from isrlab_book.page.build import PLAY
+from isrlab_book.page.playing import challenges, recordings
 
 FILM = "lost_step_by_step"  # the scenario of the first page's picture
 LINK = re.compile(r'<a (?:href="[^"]*" )?data-play="([\w.-]+)">')

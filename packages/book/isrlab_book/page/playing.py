@@ -15,17 +15,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from isrlab import exercise
 from isrlab.engine.safety import PROPERTIES
 from isrlab.engine.versions import PRESETS
 from isrlab.installed import DATA
-from isrlab.show.decided import draw_decided
-from isrlab.show.explorer_view import LOOK, cells_of, heed, view_of
-from isrlab.world import decided, explained, link, scenario
+from isrlab.world import decided, scenario
 from isrlab.world.actions import does_something
 from isrlab.world.cluster import NotSettledError
 from isrlab.world.exploring import Exploration
 from isrlab.world.script import parse
+from isrlab_book import exercise
+from isrlab_book.explorer import explained, link
+from isrlab_book.explorer.decided import draw_decided
+from isrlab_book.explorer.explorer_view import LOOK, cells_of, heed, view_of
 
 OPENING, OPENING_VERSIONS, OPENING_AT = "elr_of_two", ("4.3", "4.0"), 10
 MOST_STEPS = 400  # of a schedule that is opened; the tree of steps may grow further

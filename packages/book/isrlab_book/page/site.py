@@ -24,8 +24,8 @@ def make_page(out: Path) -> None:
     the folder with any web server: a page that is opened as a file cannot run Python.
     """
     require("notebooks")
-    from isrlab.page.build import PLAY, PageError, build
     from isrlab.report import gallery
+    from isrlab_book.page.build import PLAY, PageError, build
 
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -7,9 +7,9 @@ import re
 
 from isrlab.engine.versions import KafkaVersion
 from isrlab.installed import DATA
-from isrlab.logs.incidents.look import look
-from isrlab.logs.incidents.retold import Retold, retold
 from isrlab.world import scenario
+from isrlab_ops.logs.incidents.look import look
+from isrlab_ops.logs.incidents.retold import Retold, retold
 
 SCHEDULES = {
     "unnoticed restart": "loss_bounce",

@@ -20,9 +20,10 @@ from isrlab.engine.versions import KafkaVersion
 from isrlab.installed import DATA
 from isrlab.show import style
 from isrlab.show.matrix import plot_matrix
-from isrlab.world import reassigned, recorded, scenario, words
+from isrlab.world import scenario, words
 from isrlab.world.commands import obey
 from isrlab.world.script import Command, Run
+from isrlab_ops.recordings import reassigned, recorded
 
 STORY, MOVED = "elr_of_two", "p1"
 STRANDED = "set_while_down"

@@ -30,7 +30,7 @@ from isrlab.show.controls import LiveFigure, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import FAINT, headline, panels
-from isrlab.world.reassigned import ADVICE, sessions
+from isrlab_ops.recordings.reassigned import ADVICE, sessions
 
 LEADERS = 3  # of the small cluster; the broker after them is new
 LIMITS_S = 180, 600  # times above these have other colours

@@ -14,15 +14,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.projections import PolarAxes
 
-from isrlab.closeups import purgatory
-from isrlab.closeups.purgatory import Move, Task, Timer
-from isrlab.closeups.segment import Batch, Reader, SegmentedLog
 from isrlab.engine import messages as m
 from isrlab.engine.model import Leader, ParkedFetch
 from isrlab.show import controls, style
 from isrlab.show.bands import BandMark, Span, plot_bands
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
+from isrlab_book.closeups import purgatory
+from isrlab_book.closeups.purgatory import Move, Task, Timer
+from isrlab_book.closeups.segment import Batch, Reader, SegmentedLog
 
 CAUSES = {  # what completes a parked fetch: colour, mark, words
     "append": (style.SERIES[2], "o", "new records"),

@@ -11,9 +11,9 @@ import ipywidgets as widgets
 import pandas as pd
 from matplotlib.axes import Axes
 
-from isrlab.closeups import segment as seg
 from isrlab.show import controls, style
 from isrlab.show.bands import HATCHED, BandMark, Span, plot_bands
+from isrlab_book.closeups import segment as seg
 
 PAGE_BYTES = 4096  # of memory, the smallest on any machine that runs Kafka
 READERS = {  # the name of each reader, and the bound that it may not pass

@@ -15,21 +15,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from isrlab import fleet
-from isrlab.check.cluster import ClusterState
-from isrlab.check.outcome import Shapes
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events import exact
 from isrlab.events.measures import measures
 from isrlab.fleet import load, place, recovery
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.sums import by_run
-from isrlab.placement.describe import DescribedPartition
 from isrlab.show.bands import plot_isr_sizes
 from isrlab.show.controls import LiveFigure, choice
 from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
 from isrlab.show.style import INK, STATES, mark, panels
 from isrlab.world import scenario
 from isrlab.world.words import START_MS
+from isrlab_ops.check.cluster import ClusterState
+from isrlab_ops.check.describe import DescribedPartition
+from isrlab_ops.check.outcome import Shapes
 
 SMALL = FleetConfig(
     version="3.7", partitions=12, brokers=4, load="steady", min_insync_replicas=2, stall_s=0,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from isrlab.show import film
-from isrlab.show.explorer_svg import draw_replicas, svg
-from isrlab.show.explorer_view import LOOK
 from isrlab.world import scenario
+from isrlab_book.explorer import film
+from isrlab_book.explorer.explorer_svg import draw_replicas, svg
+from isrlab_book.explorer.explorer_view import LOOK
 
 _PAIR = """partition replicas=1,2
 produce 1 m1 m2

@@ -18,7 +18,6 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from isrlab.closeups.batching import SentBatch
 from isrlab.engine import messages as m
 from isrlab.engine.choices import AfterShrink, IsrWrite
 from isrlab.engine.model import CommittedIsr, Leader
@@ -28,6 +27,7 @@ from isrlab.world import scenario, words
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
 from isrlab.world.words import START_MS
+from isrlab_book.closeups.batching import SentBatch
 
 NEVER_S = 300  # where a delay without an end is drawn
 TICKS = {0.01: "10 ms", 0.1: "100 ms", 1: "1 s", 5: "5", 10: "10 s", 60: "60 s", NEVER_S: "never"}

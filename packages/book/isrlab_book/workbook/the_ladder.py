@@ -21,10 +21,10 @@ from matplotlib.axes import Axes
 from isrlab.engine.high_watermark import settle
 from isrlab.engine.versions import GENERATIONS, PRESETS, KafkaVersion
 from isrlab.events import exact
-from isrlab.search.matrix import COLUMNS, QUESTIONS, RELEASES, SWITCHED, stored
 from isrlab.show.matrix import plot_matrix
 from isrlab.world import scenario
 from isrlab.world.script import Run
+from isrlab_proof.search.matrix import COLUMNS, QUESTIONS, RELEASES, SWITCHED, stored
 
 FLAPS = 2  # how often a replica joins and leaves again
 

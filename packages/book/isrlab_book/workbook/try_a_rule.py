@@ -20,18 +20,19 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
-from isrlab import fleet, judged
+from isrlab import fleet
 from isrlab.engine import rules
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events.measures import measures
 from isrlab.events.wording import counted
 from isrlab.installed import DATA, ROOT
-from isrlab.search.everything import SearchResult, budgets_of, try_all
 from isrlab.show import controls
 from isrlab.show.replicas import plot_beside, story_finding, visible
 from isrlab.world import scenario
 from isrlab.world.cluster import NotSettledError
 from isrlab.world.script import ScriptError
+from isrlab_proof import judged
+from isrlab_proof.search.everything import SearchResult, budgets_of, try_all
 
 RULES = DATA / "rules_to_try.toml"
 TESTS = ROOT / "tests"  # of a checkout: a wheel has none

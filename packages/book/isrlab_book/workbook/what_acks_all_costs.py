@@ -18,16 +18,16 @@ from matplotlib.axes import Axes
 
 from isrlab import fleet
 from isrlab.events import exact
-from isrlab.events.commits import NO_FOLLOWER, Commit, commits
 from isrlab.events.measures import measures
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.sums import quantile
-from isrlab.logs.reader.read import read_local
-from isrlab.logs.recordings import traced
 from isrlab.show import style
 from isrlab.show.controls import LiveFigure, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
+from isrlab_book.commits import NO_FOLLOWER, Commit, commits
+from isrlab_ops.logs.reader.read import read_local
+from isrlab_ops.logs.recordings import traced
 
 PAIR = FleetConfig(
     version="4.1", partitions=1, brokers=2, replication_factor=2, minutes=0.05, load="steady",

@@ -18,8 +18,8 @@ from isrlab.engine.versions import GENERATIONS, KafkaVersion, release
 from isrlab.installed import DATA, NOTEBOOKS
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import INK, OUTCOMES, PALE, WHITE
-from isrlab.workbook.claims.reading import CLAIMS, THEMES, Claim
-from isrlab.workbook.claims.verdicts import Assertion, Kind
+from isrlab_book.workbook.claims.reading import CLAIMS, THEMES, Claim
+from isrlab_book.workbook.claims.verdicts import Assertion, Kind
 
 ARTICLES = {
     article["english"]: article

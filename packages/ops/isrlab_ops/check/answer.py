@@ -9,15 +9,15 @@ from math import isinf
 from operator import attrgetter
 from typing import Any
 
-from isrlab.check import risks, what_if
-from isrlab.check.cluster import ClusterState
-from isrlab.check.outcome import FAILURES, FEW, NO_MAJORITY, Effect, Shapes
-from isrlab.check.outcome import BlockingPartition as Blocks
-from isrlab.check.roll import ONE_BY_ONE, RollLimits, roll
 from isrlab.events.wording import counted, duration, printable
-from isrlab.logs.incidents import exposed
-from isrlab.logs.incidents.answer import AnswerRow, LogAnswer
 from isrlab.pace import catch_up_s
+from isrlab_ops.check import risks, what_if
+from isrlab_ops.check.cluster import ClusterState
+from isrlab_ops.check.outcome import FAILURES, FEW, NO_MAJORITY, Effect, Shapes
+from isrlab_ops.check.outcome import BlockingPartition as Blocks
+from isrlab_ops.check.roll import ONE_BY_ONE, RollLimits, roll
+from isrlab_ops.logs.incidents import exposed
+from isrlab_ops.logs.incidents.answer import AnswerRow, LogAnswer
 
 ALL_WELL, WRONG, NOT_KNOWN = 0, 1, 2  # exit status, as of `logs`
 first = attrgetter("first")

@@ -16,10 +16,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from isrlab.check import quorum
 from isrlab.engine.versions import GENERATIONS, KafkaVersion
 from isrlab.events.wording import counted, printable
-from isrlab.placement.describe import DescribedPartition, TopicsDescription, described, racks_of
+from isrlab_ops.check import quorum
+from isrlab_ops.check.describe import DescribedPartition, TopicsDescription, described, racks_of
 
 NO_LEADER = -1
 ANY = (0, 8, 2)  # the oldest known release

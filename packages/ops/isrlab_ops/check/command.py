@@ -14,13 +14,20 @@ from typing import Any
 
 import click
 
-from isrlab.check import cluster, live, stored, what_if
-from isrlab.check.answer import ALL_WELL, NOT_KNOWN, CheckQuestion, ClusterCheck, answer_of, as_dict
-from isrlab.check.cluster import CheckError, ClusterState
-from isrlab.check.roll import RollLimits
-from isrlab.logs.incidents import terminal
-from isrlab.logs.reader.metadata.records import is_metadata
-from isrlab.logs.reader.packed import is_archive, kind_of
+from isrlab_ops.check import cluster, live, stored, what_if
+from isrlab_ops.check.answer import (
+    ALL_WELL,
+    NOT_KNOWN,
+    CheckQuestion,
+    ClusterCheck,
+    answer_of,
+    as_dict,
+)
+from isrlab_ops.check.cluster import CheckError, ClusterState
+from isrlab_ops.check.roll import RollLimits
+from isrlab_ops.logs.incidents import terminal
+from isrlab_ops.logs.reader.metadata.records import is_metadata
+from isrlab_ops.logs.reader.packed import is_archive, kind_of
 
 UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 SOURCE = ("path", "servers", "version", "config", "limit_s")  # options, grouped by use

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from isrlab.check import quorum
-from isrlab.check.cluster import CheckError, ClusterState, possible_versions
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events.wording import counted
 from isrlab.installed import require
-from isrlab.logs.incidents.exposed import UNCLEAN
-from isrlab.logs.reader.metadata.log import MIN_ISR
-from isrlab.placement.describe import DescribedPartition
+from isrlab_ops.check import quorum
+from isrlab_ops.check.cluster import CheckError, ClusterState, possible_versions
+from isrlab_ops.check.describe import DescribedPartition
+from isrlab_ops.logs.incidents.exposed import UNCLEAN
+from isrlab_ops.logs.reader.metadata.log import MIN_ISR
 
 SAME = re.compile(r"security\.protocol|sasl\.mechanism|ssl\.(ca|key|certificate)\.[a-z.]+|"
                   r"ssl\.keystore\.(location|password)|ssl\.key\.password")  # fmt: skip

@@ -28,7 +28,6 @@ from collections.abc import Collection, Container, Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from isrlab.check.cluster import NO_LEADER, ClusterState
 from isrlab.engine import controller as controllers
 from isrlab.engine import kraft, rules, zookeeper
 from isrlab.engine.frozen import replace
@@ -36,7 +35,8 @@ from isrlab.engine.messages import BrokerInfo, Message, RegisterBroker, SessionE
 from isrlab.engine.model import Settings
 from isrlab.engine.partition import Controller, PartitionState
 from isrlab.engine.versions import KafkaVersion
-from isrlab.placement.describe import DescribedPartition
+from isrlab_ops.check.cluster import NO_LEADER, ClusterState
+from isrlab_ops.check.describe import DescribedPartition
 
 RF_1, NO_SPARE = "it is the only replica", "min ISR equals the number of replicas"
 LOSES, LEADERLESS = "records would be lost", "it has no leader already"

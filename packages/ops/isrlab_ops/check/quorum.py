@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from isrlab.placement.describe import DescribedPartition
+from isrlab_ops.check.describe import DescribedPartition
 
 TOPIC, BEHIND_MS = "__cluster_metadata", 2_000
 NONE = DescribedPartition(TOPIC, 0, -1, (), (), min_isr=0)

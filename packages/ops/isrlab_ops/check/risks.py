@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from shlex import quote
 
-from isrlab.check.cluster import ClusterState
 from isrlab.events.exact import Key
 from isrlab.events.wording import counted
-from isrlab.logs.incidents.exposed import UNCLEAN, Exposure, StoredPartition, ranked
-from isrlab.logs.reader.metadata.log import ELR, MIN_ISR
-from isrlab.placement.describe import DescribedPartition
+from isrlab_ops.check.cluster import ClusterState
+from isrlab_ops.check.describe import DescribedPartition
+from isrlab_ops.logs.incidents.exposed import UNCLEAN, Exposure, StoredPartition, ranked
+from isrlab_ops.logs.reader.metadata.log import ELR, MIN_ISR
 
 THROTTLED = ".replication.throttled."
 REASSIGN, CONFIGS = (

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import NamedTuple
 
-from isrlab.check.cluster import ClusterState
-from isrlab.check.outcome import most_demanded
+from isrlab_ops.check.cluster import ClusterState
+from isrlab_ops.check.outcome import most_demanded
 
 
 class RollLimits(NamedTuple):

@@ -11,14 +11,15 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from isrlab.check import quorum
-from isrlab.check.cluster import CheckError, ClusterState, brokers_of, possible_versions
 from isrlab.engine.versions import GENERATIONS, KafkaVersion
-from isrlab.logs.history.record import clock
-from isrlab.logs.incidents.exposed import UNCLEAN
-from isrlab.logs.reader.files import LogDirError, expanded, find
-from isrlab.logs.reader.metadata import files as metadata_files
-from isrlab.logs.reader.metadata.log import (
+from isrlab_ops.check import quorum
+from isrlab_ops.check.cluster import CheckError, ClusterState, brokers_of, possible_versions
+from isrlab_ops.check.describe import DescribedPartition, settings_of
+from isrlab_ops.logs.history.record import clock
+from isrlab_ops.logs.incidents.exposed import UNCLEAN
+from isrlab_ops.logs.reader.files import LogDirError, expanded, find
+from isrlab_ops.logs.reader.metadata import files as metadata_files
+from isrlab_ops.logs.reader.metadata.log import (
     ELR,
     MIN_ISR,
     TOPIC,
@@ -28,8 +29,7 @@ from isrlab.logs.reader.metadata.log import (
     PartitionId,
     id_text,
 )
-from isrlab.logs.reader.packed import UnpackedFiles
-from isrlab.placement.describe import DescribedPartition, settings_of
+from isrlab_ops.logs.reader.packed import UnpackedFiles
 
 NEWEST = (  # the highest metadata version of each release
     (2, "3.1"), (3, "3.2"), (7, "3.3"), (8, "3.4"), (11, "3.5"), (14, "3.6"), (19, "3.7"),

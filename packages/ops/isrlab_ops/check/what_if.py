@@ -19,9 +19,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import NamedTuple
 
-from isrlab.check.cluster import NO_LEADER, CheckError, ClusterState
 from isrlab.pace import USABLE, copied_s
-from isrlab.placement.describe import DescribedPartition
+from isrlab_ops.check.cluster import NO_LEADER, CheckError, ClusterState
+from isrlab_ops.check.describe import DescribedPartition
 
 
 class PlannedMove(NamedTuple):

@@ -18,11 +18,11 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from isrlab.installed import DATA
-from isrlab.logs.history.history import History, history_of
-from isrlab.logs.reader.files import PathName, find, lines
-from isrlab.logs.reader.layout import Layout
-from isrlab.logs.reader.lines import LineReader
-from isrlab.logs.reader.read import BrokerLogs, read_local
+from isrlab_ops.logs.history.history import History, history_of
+from isrlab_ops.logs.reader.files import PathName, find, lines
+from isrlab_ops.logs.reader.layout import Layout
+from isrlab_ops.logs.reader.lines import LineReader
+from isrlab_ops.logs.reader.read import BrokerLogs, read_local
 
 RUNS = {"3.9": "kafka-3.9", "4.1": "kafka-4.1"}  # release: folder, and name of the run
 TIMELINE = "timeline.csv"  # the faults injected, beside the logs

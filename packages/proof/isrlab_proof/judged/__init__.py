@@ -11,7 +11,7 @@ Kafka's states are stored in data/judged, and read here without Java:
 differences that were found, each with a scenario that shows it, if there is one.
 """
 
-from isrlab.judged.stored import (
+from isrlab_proof.judged.stored import (
     CLASSES,
     FOLDER,
     Compared,

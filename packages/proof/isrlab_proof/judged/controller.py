@@ -11,7 +11,7 @@ from isrlab.engine.kraft import NoReplicaError
 from isrlab.engine.model import Settings
 from isrlab.engine.partition import Controller, PartitionState
 from isrlab.engine.versions import KafkaVersion
-from isrlab.judged.leader import Seen
+from isrlab_proof.judged.leader import Seen
 
 BROKERS = (1, 2, 3, 4)
 REPLICAS = (1, 2, 3)  # at first; 4 joins only by a reassignment

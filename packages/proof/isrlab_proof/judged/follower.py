@@ -10,7 +10,7 @@ from isrlab.engine.frozen import replace
 from isrlab.engine.log import Log, Record
 from isrlab.engine.model import Broker, Follower, Settings
 from isrlab.engine.versions import KafkaVersion
-from isrlab.judged.leader import T0, Seen
+from isrlab_proof.judged.leader import T0, Seen
 
 FOLLOWER = 1
 LEADERS = (2, 3)

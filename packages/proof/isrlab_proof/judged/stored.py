@@ -17,9 +17,9 @@ import pandas as pd
 
 from isrlab.engine.versions import KafkaVersion
 from isrlab.installed import DATA
-from isrlab.judged.controller import ControllerPlayer
-from isrlab.judged.follower import FollowerPlayer
-from isrlab.judged.leader import LeaderPlayer, Seen
+from isrlab_proof.judged.controller import ControllerPlayer
+from isrlab_proof.judged.follower import FollowerPlayer
+from isrlab_proof.judged.leader import LeaderPlayer, Seen
 
 FOLDER = DATA / "judged"
 COMPARED = FOLDER / "compared.json"

@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from isrlab.search import compiled
-from isrlab.search.tables import System, Tables
+from isrlab_proof.search import compiled
+from isrlab_proof.search.tables import System, Tables
 
 ROUND = 30_000  # states that are expanded before their successors are compared
 FULL = 2**64

@@ -15,11 +15,11 @@ from isrlab.engine import safety
 from isrlab.engine.log import Log
 from isrlab.engine.model import NO_LEADER, Broker
 from isrlab.engine.partition import Controller, PartitionState
-from isrlab.search import known
-from isrlab.search.known import targets
-from isrlab.search.space import KINDS, Space
-from isrlab.search.tables import Query, Read
 from isrlab.world.cluster import Cluster
+from isrlab_proof.search import known
+from isrlab_proof.search.known import targets
+from isrlab_proof.search.space import KINDS, Space
+from isrlab_proof.search.tables import Query, Read
 
 _KIND = {kind: i for i, kind in enumerate(KINDS)}
 # Promises that one broker, or a leader with one other, can break

@@ -18,12 +18,12 @@ from isrlab.engine import safety
 from isrlab.engine.versions import KafkaVersion
 from isrlab.installed import require
 from isrlab.progress import shown
-from isrlab.search.breadth_first import BreadthFirst, Extent, SearchEnd
-from isrlab.search.compiled import IS_FAST
-from isrlab.search.enabled import EngineSystem
-from isrlab.search.schedule import text_of
-from isrlab.search.space import KINDS
 from isrlab.world import scenario
+from isrlab_proof.search.breadth_first import BreadthFirst, Extent, SearchEnd
+from isrlab_proof.search.compiled import IS_FAST
+from isrlab_proof.search.enabled import EngineSystem
+from isrlab_proof.search.schedule import text_of
+from isrlab_proof.search.space import KINDS
 
 USUAL = {"produces": 1, "crashes": 1}
 MOST_BUDGET, MOST_BROKERS = 9, 5
@@ -135,8 +135,8 @@ def try_all(
 
 def _on_spark(make: Any, folder: str, asked: str, wanted: Any, how: dict[str, Any]) -> SearchEnd:
     require("spark")
-    from isrlab.search.on_spark import SparkSearch
     from isrlab.spark import session
+    from isrlab_proof.search.on_spark import SparkSearch
 
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # logs Ctrl-C as an error
     limits = {name: how[name] for name in ("most_depth", "tell") if name in how}

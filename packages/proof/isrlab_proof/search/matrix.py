@@ -2,9 +2,9 @@
 
 Theory of operation. `data/searched/questions.toml` has the questions, one for each row of a matrix.
 The columns are releases, and releases with repairs that no release has. If a release breaks a
-promise, it is searched again with single rules switched. `python -m isrlab.search.matrix` runs the
-searches that `answers.csv` lacks, one after another, and writes each answer when it comes, so an
-interrupted run can be continued. A question that has changed is searched again.
+promise, it is searched again with single rules switched. `python -m isrlab_proof.search.matrix`
+runs the searches that `answers.csv` lacks, one after another, and writes each answer when it comes,
+so an interrupted run can be continued. A question that has changed is searched again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 
 from isrlab.engine.versions import KafkaVersion
 from isrlab.installed import DATA
-from isrlab.search.everything import budgets_of, line_of, try_all
+from isrlab_proof.search.everything import budgets_of, line_of, try_all
 
 FOLDER = DATA / "searched"
 ANSWERS = FOLDER / "answers.csv"

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from isrlab.search.breadth_first import Extent, SavedReader, SearchEnd, resident_bytes
-from isrlab.search.tables import System, Tables
+from isrlab_proof.search.breadth_first import Extent, SavedReader, SearchEnd, resident_bytes
+from isrlab_proof.search.tables import System, Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

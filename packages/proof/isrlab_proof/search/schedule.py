@@ -17,14 +17,14 @@ from typing import Any
 from isrlab.engine import messages as m
 from isrlab.engine import safety
 from isrlab.engine.model import Follower, Leader
-from isrlab.search.enabled import EngineSystem
-from isrlab.search.space import Space
-from isrlab.search.tables import Tables
 from isrlab.world import scenario
 from isrlab.world.cluster import Cluster, NotSettledError
 from isrlab.world.commands import COMMANDS, ONE, obey
 from isrlab.world.script import Command, Run, ScriptError
 from isrlab.world.words import address, ids
+from isrlab_proof.search.enabled import EngineSystem
+from isrlab_proof.search.space import Space
+from isrlab_proof.search.tables import Tables
 
 LONG = "1000h"  # longer than any schedule
 LAG_S, WAIT_S = 30, 9  # for late followers; three waits of a parked fetch fit in between

@@ -41,10 +41,18 @@ from isrlab.engine.kraft import NoReplicaError
 from isrlab.engine.log import Log
 from isrlab.engine.model import NO_LEADER, Broker, Follower, Leader
 from isrlab.engine.partition import PartitionState
-from isrlab.search import known
-from isrlab.search.known import NOW_MS, OLD_MS, Promises, StaleClock, StoppedBroker, aged, number_of
-from isrlab.search.tables import Doings, Read
 from isrlab.world.cluster import Cluster
+from isrlab_proof.search import known
+from isrlab_proof.search.known import (
+    NOW_MS,
+    OLD_MS,
+    Promises,
+    StaleClock,
+    StoppedBroker,
+    aged,
+    number_of,
+)
+from isrlab_proof.search.tables import Doings, Read
 
 KINDS = (  # kinds of action with a budget, in the order of a state's budgets
     "produces", "acks_all", "crashes", "powers", "flushes", "shutdowns", "losses", "lags",

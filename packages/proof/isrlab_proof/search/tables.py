@@ -23,8 +23,17 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from isrlab.search import compiled
-from isrlab.search.compiled import BITS, EMPTY, IN_KEY, MOST, NEVER, UNKNOWN, Arrays, Successors
+from isrlab_proof.search import compiled
+from isrlab_proof.search.compiled import (
+    BITS,
+    EMPTY,
+    IN_KEY,
+    MOST,
+    NEVER,
+    UNKNOWN,
+    Arrays,
+    Successors,
+)
 
 ROOM = 1 << 16  # minimum space for the successors of a part of the rows
 NOTES = 1 << 14  # missing entries noted in one pass

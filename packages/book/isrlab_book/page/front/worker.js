@@ -26,9 +26,9 @@ async function begin({ pyodide, archive, logs }) {
   install(await files);
   if (logs) {
     python.pyimport("gc").disable(); // saves a seventh of the time; this worker gives one answer
-    dropped = python.pyimport("isrlab.page.dropped").DroppedFiles();
+    dropped = python.pyimport("isrlab_book.page.dropped").DroppedFiles();
   }
-  else playground = python.pyimport("isrlab.page.playing").Playground();
+  else playground = python.pyimport("isrlab_book.page.playing").Playground();
 }
 
 // The archive: the size of an index, the index (JSON with the length of each file), then the files.

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
-from isrlab.closeups.segment import Batch, Reader, ReadRules, SegmentedLog
 from isrlab.engine import messages as m
 from isrlab.engine import rules
 from isrlab.engine.model import Leader, Settings
@@ -21,6 +20,7 @@ from isrlab.world import scenario
 from isrlab.world.frames import Event, Frame
 from isrlab.world.script import Run
 from isrlab.world.words import START_MS
+from isrlab_book.closeups.segment import Batch, Reader, ReadRules, SegmentedLog
 
 _play = lru_cache(maxsize=32)(scenario.play)  # runs are shared by the statements
 _CAUSES = {

@@ -15,10 +15,17 @@ import yaml
 from isrlab.engine.choices import Form
 from isrlab.engine.versions import GENERATIONS, RULES, KafkaVersion, release
 from isrlab.installed import DATA
-from isrlab.workbook.claims import measures, recorded
-from isrlab.workbook.claims.measures import Trial
-from isrlab.workbook.claims.verdicts import Answer, Assertion, ClaimedCase, Kind, kind_of, spans
 from isrlab.world import scenario
+from isrlab_book.workbook.claims import measures, recorded
+from isrlab_book.workbook.claims.measures import Trial
+from isrlab_book.workbook.claims.verdicts import (
+    Answer,
+    Assertion,
+    ClaimedCase,
+    Kind,
+    kind_of,
+    spans,
+)
 
 LIBRARY = DATA / "claims"
 Measurement = Callable[[str], Any]  # a release, to the answer there

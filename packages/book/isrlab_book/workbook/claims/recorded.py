@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from isrlab.logs import recordings
-from isrlab.workbook.claims.measures import Trial
+from isrlab_book.workbook.claims.measures import Trial
+from isrlab_ops.logs import recordings
 
 LAG_MS = 5_000  # replica.lag.time.max.ms of both
 AWAKE_MS = 3_000  # after SIGCONT: until then a broker may act on what it knew before

@@ -17,13 +17,13 @@ from matplotlib.figure import Figure
 
 from isrlab.events.exact import Absence
 from isrlab.fleet import FleetConfig, settings
-from isrlab.logs.incidents.look import look
 from isrlab.show import style
 from isrlab.show.controls import LiveFigure, choice
 from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
 from isrlab.show.style import counted
 from isrlab.show.table import table
-from isrlab.workbook.what_if.replay import Cost, LogReplay, ReplayOutcome, outcomes, replay_of
+from isrlab_book.workbook.what_if.replay import Cost, LogReplay, ReplayOutcome, outcomes, replay_of
+from isrlab_ops.logs.incidents.look import look
 
 SEEN, MODEL = "in the log", "the fleet"
 COSTS = {  # of `Cost`

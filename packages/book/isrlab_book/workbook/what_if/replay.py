@@ -23,7 +23,7 @@ from isrlab.events.spans import merged
 from isrlab.fleet import FleetConfig, simulate_local
 from isrlab.fleet.given import Pause, pauses_of, written
 from isrlab.fleet.layout import assignment
-from isrlab.logs.history.record import Record, about
+from isrlab_ops.logs.history.record import Record, about
 
 BEFORE_MS = 20_000  # how long the fleet runs before the first fault
 QUIET_MS = 10_000  # absences within a tenth of it are one fault of a broker

@@ -1,7 +1,7 @@
 """Kafka's own classes and the engine, compared step by step.
 
-Everything is computed from the stored verdicts (`isrlab.judged`): each run is played again by the
-engine when the notebook runs. A rule is *noticed* if the engine, with another form of that rule,
+Everything is computed from the stored verdicts (`isrlab_proof.judged`): the engine plays each run
+again when the notebook runs. A rule is *noticed* if the engine, with another form of that rule,
 differs from Kafka somewhere in the runs of a class.
 """
 
@@ -17,12 +17,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from isrlab import judged
 from isrlab.engine import versions
 from isrlab.engine.choices import Form
 from isrlab.engine.versions import GENERATIONS, RULES, KafkaVersion
-from isrlab.judged import Compared, JudgedRun
 from isrlab.show import controls, matrix, style
+from isrlab_proof import judged
+from isrlab_proof.judged import Compared, JudgedRun
 
 DEFAULTS = {"unclean_leader_election_enable", "replica_lag_time_max_ms", "replica_lag_max_messages",
             "session_timeout_ms", "producer_acks"}  # fmt: skip

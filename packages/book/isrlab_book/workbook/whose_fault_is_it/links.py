@@ -16,7 +16,7 @@ import numpy as np
 from isrlab import fleet
 from isrlab.events import exact
 from isrlab.fleet.config import FleetConfig
-from isrlab.world.reassigned import ADVICE, ClusterRun, TopicTry, sessions
+from isrlab_ops.recordings.reassigned import ADVICE, ClusterRun, TopicTry, sessions
 
 RATE, SMALL_BYTES, LARGE_BYTES = 4_000_000, 1_000, 20_000  # of the link; of the records
 BEGIN_S, PARTITIONS = 5, 4

@@ -22,13 +22,13 @@ from isrlab.events.measures import measures
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.sums import by_run
-from isrlab.logs.history.record import Record
-from isrlab.logs.incidents.find import Incident, find
 from isrlab.show.controls import LiveFigure, choice, pick
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import BLUE, FAINT, OUTCOMES, VERMILION, counted
 from isrlab.show.table import table
+from isrlab_ops.logs.history.record import Record
+from isrlab_ops.logs.incidents.find import Incident, find
 
 ROLES = {"leader": "leader_stall_s", "follower": "stall_s"}
 # The roles of a broker that an incident blames.

@@ -1,7 +1,7 @@
 """Notebook 13: what broker logs show about their cluster, in figures, tables and a sentence.
 
-Everything comes from `isrlab.logs.incidents`, as in the command `isrlab logs`; here the answers are
-drawn. Names of topics and lines of logs come from untrusted files: figures and tables show them
+Everything comes from `isrlab_ops.logs.incidents`, as in the command `isrlab logs`; here the answers
+are drawn. Names of topics and lines of logs come from untrusted files: figures and tables show them
 escaped.
 """
 
@@ -21,18 +21,18 @@ from matplotlib.figure import Figure
 
 from isrlab.events import exact
 from isrlab.events.exact import IsrSpan, Key
-from isrlab.logs.history.rules import RULES
-from isrlab.logs.incidents import command, terminal, timeline
-from isrlab.logs.incidents.find import Incident
-from isrlab.logs.incidents.look import NOT_KNOWN, Findings
-from isrlab.logs.incidents.window import Window
-from isrlab.logs.recordings import Outage
 from isrlab.show import bands, style
 from isrlab.show.bands import BandMark, Span, plot_bands, size_state, utc_axis
 from isrlab.show.controls import LiveFigure, PlayerImage, pick, pictured
 from isrlab.show.style import counted, duration, printable
 from isrlab.show.table import table
-from isrlab.workbook.your_cluster import alerts
+from isrlab_book.workbook.your_cluster import alerts
+from isrlab_ops.logs.history.rules import RULES
+from isrlab_ops.logs.incidents import command, terminal, timeline
+from isrlab_ops.logs.incidents.find import Incident
+from isrlab_ops.logs.incidents.look import NOT_KNOWN, Findings
+from isrlab_ops.logs.incidents.window import Window
+from isrlab_ops.logs.recordings import Outage
 
 DONE = {"SIGSTOP": "paused", "SIGKILL": "killed", "SIGTERM": "shut down"}
 OVER, OPEN = style.SERIES[3], style.VERMILION  # incidents; brokers have other colours

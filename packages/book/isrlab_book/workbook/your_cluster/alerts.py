@@ -15,8 +15,8 @@ from isrlab.events import exact
 from isrlab.events.exact import Key
 from isrlab.events.spans import merged
 from isrlab.events.statements import BrokerIds
-from isrlab.logs.history.record import Record
-from isrlab.logs.incidents.find import Incident
+from isrlab_ops.logs.history.record import Record
+from isrlab_ops.logs.incidents.find import Incident
 
 Times: TypeAlias = list[tuple[int, int]]  # from and to (exclusive), ms, in order
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from math import sqrt
 
 from isrlab.events import exact
-from isrlab.logs.incidents.look import Findings
 from isrlab.show.style import duration
+from isrlab_ops.logs.incidents.look import Findings
 
 HOUR_MS = 3_600_000
 COUNTS = "incidents", "evictions by leaders", "removals by controllers"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from isrlab.check.operated import rows
-from isrlab.logs.incidents.look import Findings
+from isrlab_ops.logs.incidents.look import Findings
+from isrlab_ops.recordings.operated import rows
 
 
 def gauges(version: str) -> list[dict[str, str]]:

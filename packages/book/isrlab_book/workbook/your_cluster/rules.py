@@ -23,13 +23,13 @@ from typing import NamedTuple
 import pandas as pd
 
 from isrlab.installed import DATA
-from isrlab.logs.history.history import history_of
-from isrlab.logs.history.record import Record
-from isrlab.logs.incidents.look import Findings
-from isrlab.logs.reader import read_local
-from isrlab.logs.recordings import TIMELINE
-from isrlab.workbook.your_cluster import alerts
-from isrlab.workbook.your_cluster.alerts import Times
+from isrlab_book.workbook.your_cluster import alerts
+from isrlab_book.workbook.your_cluster.alerts import Times
+from isrlab_ops.logs.history.history import history_of
+from isrlab_ops.logs.history.record import Record
+from isrlab_ops.logs.incidents.look import Findings
+from isrlab_ops.logs.reader import read_local
+from isrlab_ops.logs.recordings import TIMELINE
 
 FAULT = re.compile(r"pause|SIGSTOP|kill|SIGKILL|cut|starve|disk of|^disk \d|^slow \d|--throttle")
 GRAVE = (alerts.OFFLINE, alerts.UNDER_MIN_ISR, alerts.UNCLEAN, alerts.REFUSED)

@@ -1,5 +1,5 @@
 """From log lines to a history: one clock, each stored change once, gaps, and contradictions."""
 
-from isrlab.logs.history.history import History, history_of
+from isrlab_ops.logs.history.history import History, history_of
 
 __all__ = ["History", "history_of"]

@@ -38,12 +38,12 @@ from isrlab.events.statements import (
     statements,
     table_of,
 )
-from isrlab.logs.history.clocks import Clock, align_clocks
-from isrlab.logs.history.replicas import Incarnation, KnownReplicas
-from isrlab.logs.history.rules import Fault
-from isrlab.logs.history.scene import BLIP_MS, Scene, is_within
-from isrlab.logs.history.states import MISSING, NEWER, UNLIKE, PlacedState, StoredState, stored
-from isrlab.logs.history.verdict import Verdict, judge
+from isrlab_ops.logs.history.clocks import Clock, align_clocks
+from isrlab_ops.logs.history.replicas import Incarnation, KnownReplicas
+from isrlab_ops.logs.history.rules import Fault
+from isrlab_ops.logs.history.scene import BLIP_MS, Scene, is_within
+from isrlab_ops.logs.history.states import MISSING, NEWER, UNLIKE, PlacedState, StoredState, stored
+from isrlab_ops.logs.history.verdict import Verdict, judge
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from isrlab.engine import rules
 from isrlab.engine.choices import ShrinkRule
 from isrlab.events.statements import Key, Statement
-from isrlab.logs.history.possible import Registration
-from isrlab.logs.history.scene import Scene, is_within
+from isrlab_ops.logs.history.possible import Registration
+from isrlab_ops.logs.history.scene import Scene, is_within
 
 OUT_OF_ORDER_MS = 5_000  # lines of one broker in two files may be out of order by this much
 SOON_MS = 10_000

@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 
 from isrlab.engine.versions import release
 from isrlab.events.statements import Key, Statement
-from isrlab.logs.history.clocks import Clock
-from isrlab.logs.history.replicas import Incarnation, incarnations_of_topic
+from isrlab_ops.logs.history.clocks import Clock
+from isrlab_ops.logs.history.replicas import Incarnation, incarnations_of_topic
 
 QUIET = 0.1  # of the run: a broker's log that is silent for longer at the end has ended
 QUIET_MS = 60_000  # at least

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events.statements import REQUESTS
-from isrlab.logs.history.possible import candidates, is_possible, releases
-from isrlab.logs.history.rules import (
+from isrlab_ops.logs.history.possible import candidates, is_possible, releases
+from isrlab_ops.logs.history.rules import (
     RULES,
     RULES_OF_A_PARTITION,
     Account,
@@ -26,7 +26,7 @@ from isrlab.logs.history.rules import (
     of_one_line,
     within_limit,
 )
-from isrlab.logs.history.scene import Scene
+from isrlab_ops.logs.history.scene import Scene
 
 JUDGED = (*REQUESTS, "isr_commit", "leader", "follower", "metadata", "offline")  # kinds of lines
 LATE_MS = (

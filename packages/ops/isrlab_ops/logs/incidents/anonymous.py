@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from isrlab.logs.incidents.quote import Raw
+from isrlab_ops.logs.incidents.quote import Raw
 
 TABLES = ("formats.txt", "signs.txt", "no_news.txt", "impossible.txt")
 _PACKAGES = re.compile(r"(?:org\.(?:apache|I0Itec)|kafka|java|javax|jdk|sun|scala|state)\.[\w.$]*")
@@ -155,6 +155,6 @@ def _is_usual(token: str) -> bool:
 @cache
 def _vocabulary() -> frozenset[str]:
     """The words in the reader's tables, including comments and examples."""
-    texts = [files("isrlab.logs.reader").joinpath(name).read_text("utf-8") for name in TABLES]
+    texts = [files("isrlab_ops.logs.reader").joinpath(name).read_text("utf-8") for name in TABLES]
     words = {word.lower() for text in texts for word in _WORD.findall(text)}
     return frozenset(words | {"ms", "true", "false", "null", "none", "fenced"})

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from isrlab.events.wording import counted, duration
-from isrlab.logs.history.record import clock
-from isrlab.logs.incidents import exposed
-from isrlab.logs.incidents.find import Incident
-from isrlab.logs.incidents.find import IncidentLine as Place
-from isrlab.logs.incidents.look import CALM, NOT_KNOWN, Findings
-from isrlab.logs.incidents.quote import Quote, Raw, message, quotes_of
-from isrlab.logs.incidents.remedies import REMEDIES, Remedy
-from isrlab.logs.incidents.settings import PrintedSettings
-from isrlab.logs.incidents.state import chief, grouped, loss_of, state, title
+from isrlab_ops.logs.history.record import clock
+from isrlab_ops.logs.incidents import exposed
+from isrlab_ops.logs.incidents.find import Incident
+from isrlab_ops.logs.incidents.find import IncidentLine as Place
+from isrlab_ops.logs.incidents.look import CALM, NOT_KNOWN, Findings
+from isrlab_ops.logs.incidents.quote import Quote, Raw, message, quotes_of
+from isrlab_ops.logs.incidents.remedies import REMEDIES, Remedy
+from isrlab_ops.logs.incidents.settings import PrintedSettings
+from isrlab_ops.logs.incidents.state import chief, grouped, loss_of, state, title
 
 MOST_TOPICS, MOST_LOST = 4, 12  # named in a line
 FAR_MS = 1_000  # a clock that is off by more is named

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, NoReturn
 import click
 
 from isrlab.events.wording import duration, printable
-from isrlab.logs.incidents import look, page, retold, terminal, watch
-from isrlab.logs.incidents import tell as tell_
-from isrlab.logs.incidents.anonymous import Names
-from isrlab.logs.incidents.answer import LogAnswer, answer_about
-from isrlab.logs.incidents.look import Findings
-from isrlab.logs.reader.files import PathName
 from isrlab.world.decided import decided
+from isrlab_ops.logs.incidents import look, page, retold, terminal, watch
+from isrlab_ops.logs.incidents import tell as tell_
+from isrlab_ops.logs.incidents.anonymous import Names
+from isrlab_ops.logs.incidents.answer import LogAnswer, answer_about
+from isrlab_ops.logs.incidents.look import Findings
+from isrlab_ops.logs.reader.files import PathName
 
 QUIET_S = 60  # without growth: then a note is printed
 NO_TERMINAL = (120, 24)  # columns and lines if the output is not a terminal

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from isrlab.events.spans import Interval
 from isrlab.events.statements import Statement
-from isrlab.logs.history.record import BIRTH_MS, Record, about, in_span
+from isrlab_ops.logs.history.record import BIRTH_MS, Record, about, in_span
 
 REFUSED = ("not_listening", "no_connection")
 FAILED = (*REFUSED, "fetch_failed", "request_failed")

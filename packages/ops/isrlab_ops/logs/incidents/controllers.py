@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from isrlab.events.spans import Interval
 from isrlab.events.statements import Statement
-from isrlab.logs.history.record import Record
-from isrlab.logs.history.scene import is_within
+from isrlab_ops.logs.history.record import Record
+from isrlab_ops.logs.history.scene import is_within
 
 STILL_MS = 5_000  # still going on if this close to the end of the logs
 AWAY_MS = 10_000  # a failover takes less

@@ -30,7 +30,7 @@ from typing import NamedTuple
 from isrlab.events.exact import Key
 from isrlab.events.statements import Events, Statement, statements
 from isrlab.events.wording import counted
-from isrlab.logs.reader.metadata.log import ELR, MIN_ISR
+from isrlab_ops.logs.reader.metadata.log import ELR, MIN_ISR
 
 UNCLEAN = "unclean.leader.election.enable"
 STATES = ("isr_commit", "leader", "offline")

@@ -13,11 +13,17 @@ from dataclasses import dataclass
 from isrlab.events.exact import Absence
 from isrlab.events.spans import Interval
 from isrlab.events.statements import Statement
-from isrlab.logs.history.record import STOPPING_MS, Record, about, in_span
-from isrlab.logs.incidents import contact
-from isrlab.logs.incidents.controllers import STILL_MS, elections, moments
-from isrlab.logs.incidents.losses import Loss
-from isrlab.logs.incidents.parties import BEFORE_MS, SAME_EVENT_MS, SOON_MS, Party, is_back_at_once
+from isrlab_ops.logs.history.record import STOPPING_MS, Record, about, in_span
+from isrlab_ops.logs.incidents import contact
+from isrlab_ops.logs.incidents.controllers import STILL_MS, elections, moments
+from isrlab_ops.logs.incidents.losses import Loss
+from isrlab_ops.logs.incidents.parties import (
+    BEFORE_MS,
+    SAME_EVENT_MS,
+    SOON_MS,
+    Party,
+    is_back_at_once,
+)
 
 FLAPS = 3  # how often one replica must leave one partition
 REFUSALS = 3

@@ -19,12 +19,12 @@ from isrlab.events.exact import Absence, Key
 from isrlab.events.spans import Interval, length_ms, within
 from isrlab.events.statements import Statement
 from isrlab.events.wording import counted
-from isrlab.logs.history.record import Record, clock
-from isrlab.logs.incidents.contact import lost
-from isrlab.logs.incidents.controllers import away, moments, strained
-from isrlab.logs.incidents.facts import PARTIES, Facts, facts
-from isrlab.logs.incidents.losses import Loss, LostRange, losses
-from isrlab.logs.incidents.parties import (
+from isrlab_ops.logs.history.record import Record, clock
+from isrlab_ops.logs.incidents.contact import lost
+from isrlab_ops.logs.incidents.controllers import away, moments, strained
+from isrlab_ops.logs.incidents.facts import PARTIES, Facts, facts
+from isrlab_ops.logs.incidents.losses import Loss, LostRange, losses
+from isrlab_ops.logs.incidents.parties import (
     BEFORE_MS,
     QUIET_MS,
     SOON_MS,
@@ -33,7 +33,7 @@ from isrlab.logs.incidents.parties import (
     episodes,
     parties,
 )  # fmt: skip
-from isrlab.logs.incidents.rules import NOTES, Rule, chosen
+from isrlab_ops.logs.incidents.rules import NOTES, Rule, chosen
 
 NEAR = 5  # how many earlier incidents to check for one that this continues
 SHOWN = 4  # lines of evidence of each fact

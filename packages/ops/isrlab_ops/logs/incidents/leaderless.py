@@ -15,8 +15,8 @@ from typing import NamedTuple
 from isrlab.events.exact import Key
 from isrlab.events.spans import Interval
 from isrlab.events.statements import Statement
-from isrlab.logs.history.record import Record, about
-from isrlab.logs.history.scene import is_within
+from isrlab_ops.logs.history.record import Record, about
+from isrlab_ops.logs.history.scene import is_within
 
 LEADERLESS_MS = 1_000  # an election takes less
 FENCED_MS = 60_000  # a controller notices within this time that a broker is gone

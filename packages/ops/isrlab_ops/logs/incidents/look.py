@@ -9,17 +9,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from isrlab.events.statements import Key, Statement
-from isrlab.logs.history.history import History, history_of
-from isrlab.logs.history.record import Record
-from isrlab.logs.history.rules import Fault
-from isrlab.logs.incidents.contact import lost
-from isrlab.logs.incidents.exposed import Exposure, exposures
-from isrlab.logs.incidents.find import Incident, find
-from isrlab.logs.incidents.settings import PrintedSettings, settings_of
-from isrlab.logs.incidents.window import Window, unmatched
-from isrlab.logs.reader.doubts import doubts
-from isrlab.logs.reader.files import PathName
-from isrlab.logs.reader.read import BrokerLogs, OnRead, read_local
+from isrlab_ops.logs.history.history import History, history_of
+from isrlab_ops.logs.history.record import Record
+from isrlab_ops.logs.history.rules import Fault
+from isrlab_ops.logs.incidents.contact import lost
+from isrlab_ops.logs.incidents.exposed import Exposure, exposures
+from isrlab_ops.logs.incidents.find import Incident, find
+from isrlab_ops.logs.incidents.settings import PrintedSettings, settings_of
+from isrlab_ops.logs.incidents.window import Window, unmatched
+from isrlab_ops.logs.reader.doubts import doubts
+from isrlab_ops.logs.reader.files import PathName
+from isrlab_ops.logs.reader.read import BrokerLogs, OnRead, read_local
 
 NO_REPLICA = {"sign", "clock", "log_start", "log_end"}  # kinds of rows that show no replica
 CALM, WRONG, NOT_KNOWN = 0, 1, 2

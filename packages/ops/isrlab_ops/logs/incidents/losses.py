@@ -36,9 +36,9 @@ from operator import itemgetter
 from isrlab.events.exact import Key
 from isrlab.events.spans import Interval
 from isrlab.events.statements import Statement
-from isrlab.logs.history.record import Record
-from isrlab.logs.incidents.leaderless import Leaderless
-from isrlab.logs.incidents.parties import QUIET_MS
+from isrlab_ops.logs.history.record import Record
+from isrlab_ops.logs.incidents.leaderless import Leaderless
+from isrlab_ops.logs.incidents.parties import QUIET_MS
 
 AFTER_MS = 10_000  # lines this close are about one election, or one end of a time without leader
 # What a change of leader leaves truncated, whatever the acks: the records of a short time

@@ -12,12 +12,12 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from isrlab.events.wording import counted, duration, printable
-from isrlab.logs.history.record import clock
-from isrlab.logs.history.rules import Fault
-from isrlab.logs.incidents.answer import LogAnswer, Proof, Story
-from isrlab.logs.incidents.look import Findings
-from isrlab.logs.incidents.quote import whole
-from isrlab.logs.incidents.timeline import AWAY, Bar, presence, under_replicated
+from isrlab_ops.logs.history.record import clock
+from isrlab_ops.logs.history.rules import Fault
+from isrlab_ops.logs.incidents.answer import LogAnswer, Proof, Story
+from isrlab_ops.logs.incidents.look import Findings
+from isrlab_ops.logs.incidents.quote import whole
+from isrlab_ops.logs.incidents.timeline import AWAY, Bar, presence, under_replicated
 
 MOST_BROKERS, MOST_STORIES, MOST_FAULTS = 24, 200, 50
 UNITS, LEAST = 1000, 3  # the width of a drawing, and of an incident at least

@@ -26,10 +26,10 @@ from typing import NamedTuple
 from isrlab.events.exact import Absence
 from isrlab.events.spans import Interval
 from isrlab.events.statements import Statement
-from isrlab.logs.history.record import Record, about, covers, in_span, teller
-from isrlab.logs.history.scene import is_within
-from isrlab.logs.incidents.contact import failures, lost
-from isrlab.logs.incidents.controllers import elections
+from isrlab_ops.logs.history.record import Record, about, covers, in_span, teller
+from isrlab_ops.logs.history.scene import is_within
+from isrlab_ops.logs.incidents.contact import failures, lost
+from isrlab_ops.logs.incidents.controllers import elections
 
 QUIET_MS = 30_000
 BEFORE_MS = 60_000  # a cause shows at most this long before its first effect

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from isrlab.events.statements import Statement
 from isrlab.events.wording import printable
-from isrlab.logs.incidents.find import Incident
-from isrlab.logs.incidents.find import IncidentLine as Place
-from isrlab.logs.reader.layout import LEVELS, is_continued
-from isrlab.logs.reader.stamps import STAMP
+from isrlab_ops.logs.incidents.find import Incident
+from isrlab_ops.logs.incidents.find import IncidentLine as Place
+from isrlab_ops.logs.reader.layout import LEVELS, is_continued
+from isrlab_ops.logs.reader.stamps import STAMP
 
 _HEAD = re.compile(rf"\W*(?:{STAMP})\W*(?:(?:{'|'.join(LEVELS)}|WARNING)\b\W?\s*)?")
 _LOGGER = re.compile(r"\s+\([A-Za-z_][\w.$]*\)$")

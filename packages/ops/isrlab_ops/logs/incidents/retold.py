@@ -21,13 +21,13 @@ from typing import NamedTuple
 from isrlab.engine.versions import KafkaVersion, release
 from isrlab.events.statements import Key, Statement
 from isrlab.events.wording import counted, printable
-from isrlab.logs.history.record import STOPPING_MS, Record, about, clock
-from isrlab.logs.incidents.leaderless import Downtime, downs
-from isrlab.logs.incidents.losses import losses
 from isrlab.world.actions import fork, play_line
 from isrlab.world.cluster import NotSettledError
 from isrlab.world.script import Run
 from isrlab.world.words import ids
+from isrlab_ops.logs.history.record import STOPPING_MS, Record, about, clock
+from isrlab_ops.logs.incidents.leaderless import Downtime, downs
+from isrlab_ops.logs.incidents.losses import losses
 
 AWAY = ("fetch_failed", "not_listening")  # signs that a broker cannot be reached
 ENDS = ("isr_shrink", "leader", "truncate")

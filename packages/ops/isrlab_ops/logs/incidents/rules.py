@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from importlib.resources import files
 
-from isrlab.logs.incidents.facts import FACTS
+from isrlab_ops.logs.incidents.facts import FACTS
 
 BLAMED = ("party", "nobody")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from isrlab.events.exact import Key
-from isrlab.logs.history.record import Record
+from isrlab_ops.logs.history.record import Record
 
 MIN_ISR = "min.insync.replicas"
 CAPPED_SINCE = 3, 7

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from isrlab.events.exact import Key
 from isrlab.events.wording import counted
-from isrlab.logs.incidents.find import PLANNED, Incident
-from isrlab.logs.incidents.look import CALM, NOT_KNOWN, Findings
-from isrlab.logs.incidents.settings import PrintedSettings
+from isrlab_ops.logs.incidents.find import PLANNED, Incident
+from isrlab_ops.logs.incidents.look import CALM, NOT_KNOWN, Findings
+from isrlab_ops.logs.incidents.settings import PrintedSettings
 
 MOST_PARTITIONS = 8  # of a topic that are named
 

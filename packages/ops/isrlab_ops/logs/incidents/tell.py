@@ -9,10 +9,10 @@ from dataclasses import asdict
 from typing import Any
 
 from isrlab.events.wording import printable
-from isrlab.logs.history.record import clock
-from isrlab.logs.history.rules import Fault
-from isrlab.logs.incidents.answer import LogAnswer
-from isrlab.logs.incidents.look import Findings
+from isrlab_ops.logs.history.record import clock
+from isrlab_ops.logs.history.rules import Fault
+from isrlab_ops.logs.incidents.answer import LogAnswer
+from isrlab_ops.logs.incidents.look import Findings
 
 FAULTS_FOR_A_PROGRAM = 200
 COLUMNS = (

@@ -10,9 +10,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from isrlab.events.wording import counted, printable
-from isrlab.logs.history.rules import Fault
-from isrlab.logs.incidents.answer import AnswerRow, LogAnswer, Proof, Story
-from isrlab.logs.incidents.quote import shortened, whole
+from isrlab_ops.logs.history.rules import Fault
+from isrlab_ops.logs.incidents.answer import AnswerRow, LogAnswer, Proof, Story
+from isrlab_ops.logs.incidents.quote import shortened, whole
 
 LABEL, NARROW, WIDE = 8, 48, 160
 MOST_STORIES, MOST_DOUBTS, MOST_FAULTS = 10, 10, 10

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from isrlab.events.exact import Key
 from isrlab.events.spans import Interval, merged
-from isrlab.logs.history.record import STARTS, Record, about
-from isrlab.logs.incidents.look import Findings
+from isrlab_ops.logs.history.record import STARTS, Record, about
+from isrlab_ops.logs.incidents.look import Findings
 
 AROUND_MS = 10_000  # a broker whose log ends this close to the end of all is there until then
 BLIP_MS = 2_000  # a new controller repeats which brokers were fenced

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from tempfile import TemporaryDirectory
 
-from isrlab.logs.history.history import history_of
-from isrlab.logs.incidents.find import Incident
-from isrlab.logs.incidents.look import Findings, found_in
-from isrlab.logs.incidents.window import Window
-from isrlab.logs.reader.files import PathName
-from isrlab.logs.reader.growing import follow
-from isrlab.logs.recordings import replayed
+from isrlab_ops.logs.history.history import history_of
+from isrlab_ops.logs.incidents.find import Incident
+from isrlab_ops.logs.incidents.look import Findings, found_in
+from isrlab_ops.logs.incidents.window import Window
+from isrlab_ops.logs.reader.files import PathName
+from isrlab_ops.logs.reader.growing import follow
+from isrlab_ops.logs.recordings import replayed
 
 
 def watch(

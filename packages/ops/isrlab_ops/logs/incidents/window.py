@@ -11,10 +11,10 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from isrlab.events.statements import Key, Statement
-from isrlab.logs.history.record import Record, clock
-from isrlab.logs.history.rules import Fault
-from isrlab.logs.incidents.find import Incident
-from isrlab.logs.reader.stamps import given_ms
+from isrlab_ops.logs.history.record import Record, clock
+from isrlab_ops.logs.history.rules import Fault
+from isrlab_ops.logs.incidents.find import Incident
+from isrlab_ops.logs.reader.stamps import given_ms
 
 NAMED = 8
 

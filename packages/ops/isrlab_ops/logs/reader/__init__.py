@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from isrlab.logs.reader.lines import Unread, read_line
+from isrlab_ops.logs.reader.lines import Unread, read_line
 
 if TYPE_CHECKING:
-    from isrlab.logs.reader.files import LogDirError
-    from isrlab.logs.reader.read import BrokerLogs, read_local
+    from isrlab_ops.logs.reader.files import LogDirError
+    from isrlab_ops.logs.reader.read import BrokerLogs, read_local
 
 __all__ = ["BrokerLogs", "LogDirError", "Unread", "read_line", "read_local"]
 _PLACES = {"BrokerLogs": "read", "LogDirError": "files", "read_local": "read"}

@@ -33,14 +33,14 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from isrlab.events.schema import SCHEMA
-from isrlab.logs.reader import growing
-from isrlab.logs.reader.files import Source, chunks, expanded, find
-from isrlab.logs.reader.layout import Layout
-from isrlab.logs.reader.lines import LineReader
-from isrlab.logs.reader.metadata.files import recognise
-from isrlab.logs.reader.packed import UnpackedFiles
-from isrlab.logs.reader.read import FILES, UNREAD, read_sources, schema_of
-from isrlab.logs.reader.stamps import given_ms
+from isrlab_ops.logs.reader import growing
+from isrlab_ops.logs.reader.files import Source, chunks, expanded, find
+from isrlab_ops.logs.reader.layout import Layout
+from isrlab_ops.logs.reader.lines import LineReader
+from isrlab_ops.logs.reader.metadata.files import recognise
+from isrlab_ops.logs.reader.packed import UnpackedFiles
+from isrlab_ops.logs.reader.read import FILES, UNREAD, read_sources, schema_of
+from isrlab_ops.logs.reader.stamps import given_ms
 
 OPTIONS = {
     "path": "a folder or a file; the argument of `load`",

@@ -12,10 +12,10 @@ from itertools import combinations
 from pathlib import Path
 
 from isrlab.events.statements import Statement
-from isrlab.logs.reader.lines import IMPOSSIBLE_LINE
-from isrlab.logs.reader.metadata.files import LAYOUT
-from isrlab.logs.reader.read import BrokerLogs
-from isrlab.logs.reader.strays import STRAY
+from isrlab_ops.logs.reader.lines import IMPOSSIBLE_LINE
+from isrlab_ops.logs.reader.metadata.files import LAYOUT
+from isrlab_ops.logs.reader.read import BrokerLogs
+from isrlab_ops.logs.reader.strays import STRAY
 
 FEW_HEADS = 0.5  # with a smaller share of lines with a time, a layout counts as unreadable
 TOGETHER_MS = 60_000  # logs of one broker that overlap for longer come from two clusters

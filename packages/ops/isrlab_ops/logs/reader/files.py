@@ -21,9 +21,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, NamedTuple, TypeAlias
 
-from isrlab.logs.reader.formats import ANCHOR
-from isrlab.logs.reader.metadata.records import is_metadata
-from isrlab.logs.reader.packed import (
+from isrlab_ops.logs.reader.formats import ANCHOR
+from isrlab_ops.logs.reader.metadata.records import is_metadata
+from isrlab_ops.logs.reader.packed import (
     DamagedFileError,
     UnpackedFiles,
     is_archive,
@@ -31,7 +31,7 @@ from isrlab.logs.reader.packed import (
     uncompressed,
     why_unreadable,
 )
-from isrlab.logs.reader.stamps import zone_of
+from isrlab_ops.logs.reader.stamps import zone_of
 
 LOG_NAME = re.compile(
     r"^standard input$|"

@@ -14,7 +14,7 @@ from importlib.resources import files
 
 from isrlab.engine import versions
 from isrlab.events import names
-from isrlab.logs.reader.fields import COLUMN, FIELDS, Values, unkept
+from isrlab_ops.logs.reader.fields import COLUMN, FIELDS, Values, unkept
 
 Entry = tuple[str, list[str], str]  # its first line, the lines below it, its place
 # A field: the number of its group, its name, and a function for its value in its column, or one

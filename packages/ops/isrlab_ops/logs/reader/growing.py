@@ -32,7 +32,7 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from isrlab.logs.reader.files import (
+from isrlab_ops.logs.reader.files import (
     MAX_LINE_BYTES,
     UTF_16,
     DamagedFileError,
@@ -44,11 +44,11 @@ from isrlab.logs.reader.files import (
     kind_of,
     whole_end,
 )
-from isrlab.logs.reader.layout import STOCK
-from isrlab.logs.reader.lines import LineReader
-from isrlab.logs.reader.metadata import files as metadata_files
-from isrlab.logs.reader.one_file import LogFile
-from isrlab.logs.reader.read import BrokerLogs, joined
+from isrlab_ops.logs.reader.layout import STOCK
+from isrlab_ops.logs.reader.lines import LineReader
+from isrlab_ops.logs.reader.metadata import files as metadata_files
+from isrlab_ops.logs.reader.one_file import LogFile
+from isrlab_ops.logs.reader.read import BrokerLogs, joined
 
 HEAD_BYTES = 16 * 1024  # by which a file is recognised
 STEP_BYTES = 4 * MAX_LINE_BYTES

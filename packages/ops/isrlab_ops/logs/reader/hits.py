@@ -11,10 +11,10 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from isrlab.logs.reader.files import ReadBlock, is_utf8
-from isrlab.logs.reader.formats import NO_NEWS, NO_NEWS_TEXT
-from isrlab.logs.reader.lines import PERHAPS, PERHAPS_WORDS, WANTED, WANTED_WORDS
-from isrlab.logs.reader.packed import DamagedFileError
+from isrlab_ops.logs.reader.files import ReadBlock, is_utf8
+from isrlab_ops.logs.reader.formats import NO_NEWS, NO_NEWS_TEXT
+from isrlab_ops.logs.reader.lines import PERHAPS, PERHAPS_WORDS, WANTED, WANTED_WORDS
+from isrlab_ops.logs.reader.packed import DamagedFileError
 
 try:
     import pyarrow as pa

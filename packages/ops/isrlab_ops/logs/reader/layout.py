@@ -23,9 +23,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from isrlab.logs.reader.formats import ANCHOR, FORMATS, LEVELS, MOST_BEFORE, is_logger
-from isrlab.logs.reader.objects import Keys, json_moment, keys_of, read_object
-from isrlab.logs.reader.stamps import STAMP, StampedTime, moment
+from isrlab_ops.logs.reader.formats import ANCHOR, FORMATS, LEVELS, MOST_BEFORE, is_logger
+from isrlab_ops.logs.reader.objects import Keys, json_moment, keys_of, read_object
+from isrlab_ops.logs.reader.stamps import STAMP, StampedTime, moment
 
 FEW = 0.02  # of the lines: rarer shapes are chance
 MOST_SHAPES = 6

@@ -18,10 +18,10 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from isrlab.engine import versions
-from isrlab.logs.reader.fields import COLUMNS, TooLargeError, number
-from isrlab.logs.reader.formats import FORMATS, IMPOSSIBLE, NO_NEWS, Format, likely
-from isrlab.logs.reader.layout import Head, Layout, is_continued
-from isrlab.logs.reader.stamps import utc_ms
+from isrlab_ops.logs.reader.fields import COLUMNS, TooLargeError, number
+from isrlab_ops.logs.reader.formats import FORMATS, IMPOSSIBLE, NO_NEWS, Format, likely
+from isrlab_ops.logs.reader.layout import Head, Layout, is_continued
+from isrlab_ops.logs.reader.stamps import utc_ms
 
 Event: TypeAlias = dict[str, Any]
 # Kinds whose replica is the broker that logs them, if the line names none

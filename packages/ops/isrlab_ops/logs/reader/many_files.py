@@ -18,17 +18,16 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from pathlib import Path
 
-from isrlab.logs.reader.files import Source, divided
-from isrlab.logs.reader.layout import STOCK, Layout
-from isrlab.logs.reader.lines import MOST_LINES_BACK, LineReader
-from isrlab.logs.reader.one_file import LogFile
+from isrlab_ops.logs.reader.files import Source, divided
+from isrlab_ops.logs.reader.layout import STOCK, Layout
+from isrlab_ops.logs.reader.lines import MOST_LINES_BACK, LineReader
+from isrlab_ops.logs.reader.one_file import LogFile
 
 MUCH_BYTES = 64 * 1024 * 1024  # a process takes about a second to start
 PART_BYTES = 32 * 1024 * 1024  # of a large file, read by one process
 MOST_PROCESSES = 8
-_SERVE = "from isrlab.logs.reader.many_files import serve; serve()"
+_SERVE = "from isrlab_ops.logs.reader.many_files import serve; serve()"
 
 
 def read_files(
@@ -96,8 +95,7 @@ def _read(logs: list[LogFile], step: Callable[[int], None] = lambda size: None) 
 
 
 def _read_elsewhere(logs: list[LogFile]) -> list[LogFile]:
-    root = str(Path(__file__).parents[3])
-    paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    paths = os.pathsep.join(filter(None, sys.path))  # the packages may be in several folders
     worker = subprocess.run(
         [sys.executable, "-c", _SERVE], input=pickle.dumps(logs), stdout=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": paths}, check=False,

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from isrlab.logs.reader.formats import ANCHOR, LEVELS, MOST_BEFORE, is_logger
-from isrlab.logs.reader.stamps import StampedTime, moment
+from isrlab_ops.logs.reader.formats import ANCHOR, LEVELS, MOST_BEFORE, is_logger
+from isrlab_ops.logs.reader.stamps import StampedTime, moment
 
 MOST = 0.8  # the share of objects in which a key must hold a time, or a level
 LOOKED_AT = 200  # objects

@@ -19,11 +19,11 @@ from typing import TypeAlias
 
 from isrlab.events.names import COLUMNS
 from isrlab.events.statements import BrokerIds, Statement, leader_of
-from isrlab.logs.reader.files import CONTROL, HOLE_BYTES, READ_BYTES, ReadBlock, Source, blocks
-from isrlab.logs.reader.formats import ANCHOR
-from isrlab.logs.reader.hits import searched
-from isrlab.logs.reader.layout import Head, is_continued
-from isrlab.logs.reader.lines import (
+from isrlab_ops.logs.reader.files import CONTROL, HOLE_BYTES, READ_BYTES, ReadBlock, Source, blocks
+from isrlab_ops.logs.reader.formats import ANCHOR
+from isrlab_ops.logs.reader.hits import searched
+from isrlab_ops.logs.reader.layout import Head, is_continued
+from isrlab_ops.logs.reader.lines import (
     IMPOSSIBLE_LINE,
     MOST_LINES_BACK,
     OF_ITSELF,
@@ -34,10 +34,10 @@ from isrlab.logs.reader.lines import (
     Unread,
     expanded,
 )  # fmt: skip
-from isrlab.logs.reader.packed import DamagedFileError
-from isrlab.logs.reader.printed import printed_in
-from isrlab.logs.reader.truncations import CutPlace, ReadRow, effective, void_in
-from isrlab.logs.reader.zones import Evidence, Zones, evidence
+from isrlab_ops.logs.reader.packed import DamagedFileError
+from isrlab_ops.logs.reader.printed import printed_in
+from isrlab_ops.logs.reader.truncations import CutPlace, ReadRow, effective, void_in
+from isrlab_ops.logs.reader.zones import Evidence, Zones, evidence
 
 UNREAD_KEPT = 200  # rows per file and reason that are kept individually
 SHOWN_CHARACTERS = 300  # of an unread line

@@ -34,16 +34,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from isrlab.events.statements import Statement, statement, table_of
-from isrlab.logs.reader.files import PathName, Source, expanded, find, stored
-from isrlab.logs.reader.layout import Layout
-from isrlab.logs.reader.lines import OF_ITSELF
-from isrlab.logs.reader.many_files import read_files
-from isrlab.logs.reader.metadata import files as metadata_files
-from isrlab.logs.reader.one_file import LogFile
-from isrlab.logs.reader.packed import UnpackedFiles
-from isrlab.logs.reader.strays import without_strays
-from isrlab.logs.reader.truncations import ReadRow
-from isrlab.logs.reader.zones import Zones
+from isrlab_ops.logs.reader.files import PathName, Source, expanded, find, stored
+from isrlab_ops.logs.reader.layout import Layout
+from isrlab_ops.logs.reader.lines import OF_ITSELF
+from isrlab_ops.logs.reader.many_files import read_files
+from isrlab_ops.logs.reader.metadata import files as metadata_files
+from isrlab_ops.logs.reader.one_file import LogFile
+from isrlab_ops.logs.reader.packed import UnpackedFiles
+from isrlab_ops.logs.reader.strays import without_strays
+from isrlab_ops.logs.reader.truncations import ReadRow
+from isrlab_ops.logs.reader.zones import Zones
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from isrlab.logs.reader.stamps import zone_name
+from isrlab_ops.logs.reader.stamps import zone_name
 
 STEP_MS = 15 * 60 * 1000  # the offset of every zone is a multiple of it
 MOST_APART_MS = 60_000  # between a broker's stamp and its container's, apart from the zone

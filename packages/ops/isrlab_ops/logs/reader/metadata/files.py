@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
-from isrlab.logs.reader import files
-from isrlab.logs.reader.files import DamagedFileError, chunks
-from isrlab.logs.reader.metadata.log import MetadataCluster
-from isrlab.logs.reader.metadata.records import (
+from isrlab_ops.logs.reader import files
+from isrlab_ops.logs.reader.files import DamagedFileError, chunks
+from isrlab_ops.logs.reader.metadata.log import MetadataCluster
+from isrlab_ops.logs.reader.metadata.records import (
     Damage,
     MetadataReader,
     Record,

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
-from isrlab.logs.reader.metadata.records import Record
+from isrlab_ops.logs.reader.metadata.records import Record
 
 PartitionId: TypeAlias = tuple[bytes, int]  # topic id, number of the partition
 PartitionFields: TypeAlias = dict[str, Any]

@@ -18,8 +18,8 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from isrlab.logs.reader.metadata.checksum import crc32c
-from isrlab.logs.reader.metadata.encoding import (
+from isrlab_ops.logs.reader.metadata.checksum import crc32c
+from isrlab_ops.logs.reader.metadata.encoding import (
     UnknownRecord,
     decoder,
     quorum_in,

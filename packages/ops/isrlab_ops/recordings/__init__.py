@@ -1,0 +1,1 @@
+"""Readers of data/recordings and data/check: what real clusters showed."""

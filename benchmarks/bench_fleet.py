@@ -243,10 +243,7 @@ def _memory(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"mb": [peak_mb()]})
 
 
-PARTS: dict[str, Callable[[int], Figures]] = {
-    "grow": part_grow,
-    "spark": part_spark,
-}
+PARTS: dict[str, Callable[[int], Figures]] = {"grow": part_grow, "spark": part_spark}
 
 if __name__ == "__main__":
     main()

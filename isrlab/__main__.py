@@ -32,8 +32,7 @@ class Commands(click.Group):
     """The commands that are installed; it reports a missing extra or sibling in one line."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        known = [name for name in COMMANDS if name in _installed()]
-        return known + sorted(_installed().keys() - COMMANDS)
+        return [name for name in COMMANDS if name in _installed()]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name in _installed():

@@ -85,8 +85,8 @@ def _digest(path: Path) -> str:
 
 def packages() -> list[Path]:
     """The folders of isrlab and of those of its siblings that are installed."""
-    found = [find_spec(f"isrlab_{name}") for name in ("ops", "proof", "book")]
-    return [PACKAGE, *(Path(spec.origin).parent for spec in found if spec and spec.origin)]
+    specs = [find_spec(f"isrlab_{name}") for name in ("ops", "proof", "book")]
+    return [PACKAGE, *(Path(spec.origin).parent for spec in specs if spec and spec.origin)]
 
 
 def source_digest(*parts: str) -> str:

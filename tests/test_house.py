@@ -17,40 +17,14 @@ from pathlib import Path
 
 import pytest
 
-import isrlab
+from isrlab.installed import PACKAGE, packages
 
-PACKAGE = Path(isrlab.__file__).parent
 ROOT = Path(__file__).parent.parent
-FILES = sorted(PACKAGE.rglob("*.py"))
+BOOK, OPS = ROOT / "packages/book/isrlab_book", ROOT / "packages/ops/isrlab_ops"
+FILES = [path for package in packages() for path in sorted(package.rglob("*.py"))]
 BUDGET = tomllib.loads((ROOT / "data" / "budget.toml").read_text(encoding="utf-8"))
 NOTEBOOKS = {path.stem.partition("_")[2]: path for path in (ROOT / "notebooks").glob("*.ipynb")}
 
-# Lowest floor first: a module imports only from floors below its own. A new module needs a floor.
-FLOORS = (
-    "installed", "progress", "pace", "engine", "judged", "closeups", "events", "java", "spark",
-    "churn", "world", "search", "placement", "fleet", "logs", "check", "show", "exercise", "page",
-    "magic", "workbook", "report", "__main__",
-)  # fmt: skip
-# The packages of logs, by the same rule.
-LOGS = ("reader", "history", "recordings", "incidents")
-# Floors that may import only these. The questions of churn know events, not their source; show gets
-# its data, and plays or simulates nothing.
-ONLY = {
-    "churn": ("churn", "events", "spark"),
-    "show": (
-        "show",
-        "engine",
-        "events",
-        "closeups",
-        "world.frames",
-        "world.words",
-        "world.script",
-        "world.decided",
-        "world.exploring",
-        "world.actions",
-        "world.cluster",
-    ),
-}
 APPENDIX_OF = {  # appendices, and the notebooks whose workbook files they also use
     "how_the_rules_changed": ("leaving_the_isr", "joining_the_isr"),
     "when_was_it_decided": ("data_loss", "log_divergence"),
@@ -58,7 +32,7 @@ APPENDIX_OF = {  # appendices, and the notebooks whose workbook files they also 
 }
 CLAIMS = "claims"  # the folder of the workbook whose name differs from its notebook's
 CLAIMS_READER = "what_the_sources_say"
-COLOURS = ("show/colours.py",)  # where colours may be written as numbers
+COLOURS = ("isrlab/show/colours.py",)  # where colours may be written as numbers
 CLOCK_CHANCE_AND_IO = {
     "asyncio", "datetime", "io", "logging", "numpy.random", "os", "pathlib", "random", "secrets",
     "shutil", "signal", "socket", "subprocess", "sys", "tempfile", "threading", "time", "uuid",
@@ -79,15 +53,15 @@ MAX_BODY_LINES = 50
 MAX_COLUMNS = 100
 MAX_ARGUMENTS = 5
 # Files that need long lists of scalars or arrays: the rules, and functions that numba compiles.
-FLAT = "engine/rules.py", "fleet/kernel/batches.py", "fleet/kernel/clock.py", "search/compiled.py"
+FLAT = (
+    "isrlab/engine/rules.py", "isrlab/fleet/kernel/batches.py", "isrlab/fleet/kernel/clock.py",
+    "isrlab_proof/search/compiled.py",
+)  # fmt: skip
 
 
 def name_of(path: Path) -> str:
-    return path.relative_to(PACKAGE).as_posix()
-
-
-def floor_of(path: Path) -> str:
-    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+    """isrlab/engine/rules.py, and isrlab_ops/check/roll.py without the folder of its package."""
+    return re.sub(r"^packages/\w+/", "", path.relative_to(ROOT).as_posix())
 
 
 @cache
@@ -129,44 +103,7 @@ def every(check: Callable[[Path], None]) -> Callable[[], None]:
     return test
 
 
-MODULES = {name_of(path)[:-3].replace("/", ".").removesuffix(".__init__") for path in FILES}
-
-
-@every
-def test_imports_only_from_floors_below(path):
-    if path == PACKAGE / "__init__.py":
-        return  # the top: it exports from all floors
-    own = floor_of(path)
-    assert own in FLOORS, f"{own} has no floor: add it to FLOORS (and to the house in the README)"
-    for module in imports_of(path):
-        package, floor, *_ = (*module.split("."), "")
-        if package != "isrlab" or floor in ("", own):
-            continue
-        assert floor in FLOORS, f"{name_of(path)} imports {module}, which has no floor"
-        assert FLOORS.index(floor) < FLOORS.index(own), f"{own} imports from {floor}, above it"
-
-
-@pytest.mark.parametrize("path", sorted((PACKAGE / "logs").rglob("*.py")), ids=name_of)
-def test_rooms_of_the_logs_import_only_from_rooms_before_them(path):
-    own = path.relative_to(PACKAGE / "logs").with_suffix("").parts[0]
-    for module in imports_of(path) if own != "__init__" else ():
-        match module.split("."):
-            case ["isrlab", "logs", room, *_]:
-                assert LOGS.index(room) <= LOGS.index(own), f"{own} imports from {room}, above it"
-
-
-@every
-def test_some_floors_import_only_what_they_need(path):
-    allowed = ONLY.get(floor_of(path))
-    for module in imports_of(path) if allowed else ():
-        package, _, rest = module.partition(".")
-        if package == "isrlab" and rest in MODULES:
-            is_allowed = any(f"{rest}.".startswith(f"{name}.") for name in allowed)
-            is_door = any(name.startswith(f"{rest}.") for name in allowed)
-            assert is_allowed or is_door, f"{name_of(path)} imports {module}"
-
-
-@pytest.mark.parametrize("path", sorted((PACKAGE / "workbook").glob("[!_]*")), ids=name_of)
+@pytest.mark.parametrize("path", sorted((BOOK / "workbook").glob("[!_]*")), ids=name_of)
 def test_a_file_of_the_workbook_belongs_to_one_notebook(path):
     own = CLAIMS_READER if path.name in (CLAIMS, "__pycache__") else path.stem
     assert own in NOTEBOOKS, f"workbook/{path.name} is named like no notebook"
@@ -175,7 +112,7 @@ def test_a_file_of_the_workbook_belongs_to_one_notebook(path):
 @pytest.mark.parametrize("name", sorted(NOTEBOOKS))
 def test_a_notebook_imports_its_own_workbook_file_only(name):
     text = NOTEBOOKS[name].read_text(encoding="utf-8")
-    used = set(re.findall(r"isrlab\.workbook(?:\.| import )(\w+)", text))
+    used = set(re.findall(r"isrlab_book\.workbook(?:\.| import )(\w+)", text))
     assert used <= {name, *APPENDIX_OF.get(name, ())} | (
         {CLAIMS} if name == CLAIMS_READER else set()
     )
@@ -185,12 +122,12 @@ def test_a_notebook_imports_its_own_workbook_file_only(name):
 def test_workbook_files_are_imported_by_no_module(path):
     """Except by files of the same notebook, which are in a folder with its name."""
     used = {m.split(".")[2] for m in imports_of(path) if m.startswith("isrlab_book.workbook.")}
-    own = {part.removesuffix(".py") for part in path.relative_to(PACKAGE).parts[1:2]}
+    own = {part.removesuffix(".py") for part in Path(name_of(path)).parts[2:3]}
     assert used <= (own | {CLAIMS} if CLAIMS_READER in own else own)
 
 
-def test_modules_of_one_floor_do_not_import_in_circles():
-    modules = {"isrlab." + name_of(path)[:-3].replace("/", "."): path for path in FILES}
+def test_modules_do_not_import_in_circles():
+    modules = {name_of(path)[:-3].replace("/", "."): path for path in FILES}
     graph = {name: imports_of(path) & modules.keys() for name, path in modules.items()}
     list(graphlib.TopologicalSorter(graph).static_order())
 
@@ -249,12 +186,14 @@ def test_names_say_what_they_hold(path):
 
 def kind_of(path: Path) -> str:
     """The kind of lines in the budget to which a file belongs; "" if it is not text."""
-    top = path.relative_to(ROOT).parts[0]
+    parts = path.relative_to(ROOT).parts
     if path.suffix == ".py":
-        return "package" if top == PACKAGE.name else top
+        is_package = path in FILES
+        return "package" if is_package else "tests" if parts[0] == "tests" else "tools"
     if path.suffix == ".java":
         return "java"
-    return "" if path.suffix in (".gz", ".xz", ".png") else "data"
+    is_no_data = path.suffix in (".gz", ".xz", ".png") or path.name == "pyproject.toml"
+    return "" if is_no_data else "data"
 
 
 @cache
@@ -276,11 +215,11 @@ def costs() -> dict[str, int]:
 @cache
 def totals() -> dict[str, int]:
     """The lines of each kind: of all packages, tests, tools, Java and text data."""
-    folders = [ROOT / name for name in ("isrlab", "data", "tests", "tools")]
+    folders = [ROOT / name for name in ("isrlab", "packages", "data", "tests", "tools")]
     paths = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     lines = Counter[str]()
     for path in paths:
-        if kind_of(path) and "__pycache__" not in path.parts:
+        if kind_of(path) and not {"__pycache__", "build"} & {*path.parts}:
             lines[kind_of(path)] += len(path.read_text("utf-8").splitlines())
     return lines
 

@@ -330,11 +330,7 @@ CHANGES = (
         high_watermark_set=c.HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP_AND_ELIGIBLE,
         epoch_bump_on_isr_shrink=False,
     ),
-    row(
-        "N 3.7 3.7 3.7.1",
-        high_watermark_held_under_min_isr=True,
-        refuses_former_incarnation=True,
-    ),
+    row("N 3.7 3.7 3.7.1", high_watermark_held_under_min_isr=True, refuses_former_incarnation=True),
     row("N 3.8 3.8 3.8.0", reassignment=c.Reassignment.ALL_IN_SYNC),
     row("N 3.9 3.9 3.9.0", kraft_elects_uncleanly=True),
     row("O 4.0 4.0 trunk of 2024-10-25"),

@@ -110,10 +110,7 @@ class Reassigning:
         elif row["pending"] != s.PENDING:
             return []
         moment = Moment(heard_ms, moments.MOVED, 0, partition=change.partition)
-        return [
-            Turn(decided_ms, moments.DECIDED, moment),
-            Turn(heard_ms, moments.HEARD, moment),
-        ]
+        return [Turn(decided_ms, moments.DECIDED, moment), Turn(heard_ms, moments.HEARD, moment)]
 
     def question(
         self, leader: int, moment: Moment, late: tuple[int, ...]

@@ -21,14 +21,7 @@ from isrlab.engine import reading, rules
 from isrlab.engine.choices import EpochEntry
 from isrlab.engine.frozen import replace
 from isrlab.engine.log import LeaderEpochCache, Log
-from isrlab.engine.model import (
-    NO_LEADER,
-    Broker,
-    Follower,
-    Leader,
-    RemoteReplica,
-    Settings,
-)
+from isrlab.engine.model import NO_LEADER, Broker, Follower, Leader, RemoteReplica, Settings
 from isrlab.fleet.cell_rows import BASE_MS, CellRows
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel import state as s

@@ -3,11 +3,6 @@
 replicas   the logs of all replicas at one moment, and a scenario block by block; an engine's run
            and real brokers, side by side
 messages   messages between machines: arrows between lanes, time downwards
-decided    how likely a promise is to break after each step of a story, as SVG
-explorer   the reader takes the next step, by the rules of one or two versions
-explorer_view  what the explorer shows, as numbers and text, for a widget or a page
-explorer_svg  replicas and messages as SVG, made of frames alone
-film       a scenario as one moving picture, and the first page's small ones, as SVG
 offsets    log end offsets, high watermark and ISR in time
 bands      states over time, a row each: an ISR, absences, requests that wait
 matrix     a word for each schedule (row) in each version (column)
@@ -21,6 +16,6 @@ controls   a slider through a run; any figure redrawn as values change
 colours    of brokers, versions and states
 style      titles, numbers, names: one look for every figure
 
-A picture is given tables, runs and numbers; only the explorer plays anything. Its title is the
-finding, worded where the numbers are. What only one notebook draws is in its workbook file.
+A picture is given tables, runs and numbers, and plays nothing. Its title is the finding, worded
+where the numbers are. What only one notebook draws is in its workbook file.
 """

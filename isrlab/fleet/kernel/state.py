@@ -329,9 +329,7 @@ def _words(setup: Setup) -> tuple[Ints, Ints]:
     return ends - words, ends
 
 
-def _replicas(
-    setup: Setup,
-) -> tuple[NDArray[np.void], NDArray[np.void], NDArray[np.int32]]:
+def _replicas(setup: Setup) -> tuple[NDArray[np.void], NDArray[np.void], NDArray[np.int32]]:
     """PARTITION_ROW[partitions], FOLLOWER_ROW[rows] at time 0, and the row of each follower."""
     count, slots = setup.thread_of.shape
     is_full = ~np.isin(setup.thread_of, setup.empty_threads)

@@ -1,4 +1,4 @@
-"""The command behind `make hold`; in the folder tools, `python -m hold --help` explains it."""
+"""The command behind `make hold`; `python -m hold --help` in packages/book explains it."""
 
 from __future__ import annotations
 

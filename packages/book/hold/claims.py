@@ -16,7 +16,7 @@ import nbformat
 
 from isrlab.engine.versions import GENERATIONS, KafkaVersion
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "data" / "hold"
 NOTEBOOKS = ROOT / "notebooks"
 

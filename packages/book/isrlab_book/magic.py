@@ -1,6 +1,6 @@
 """The cell magics: `%%scenario` plays and draws a script, `%%exercise` marks an answer.
 
-%load_ext isrlab
+%load_ext isrlab_book.magic
 %%scenario --version 2.5 --name run
 partition replicas=1,2
 produce 1 m1

@@ -5,5 +5,5 @@
     pauses.py   when paused followers left the ISR
     leader.py   a leader's TRACE lines through the engine's leader: the same high watermarks?
 
-`tools/record/eras.py` makes the recordings, `data/recordings/eras` holds them.
+`packages/proof/record/eras.py` makes the recordings, `data/recordings/eras` holds them.
 """

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from isrlab.engine.versions import release
 from isrlab_ops.logs.reader.read import read_local
 
-FOLDER = Path(__file__).parents[2] / "data" / "recordings" / "eras"
+FOLDER = Path(__file__).parents[3] / "data" / "recordings" / "eras"
 SUFFIX = ".tar.xz"
 
 

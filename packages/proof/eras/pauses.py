@@ -38,7 +38,7 @@ def main() -> None:
     for name in kept.names("-pauses"):
         recording = kept.read(name)
         rows += [(recording.version, recording.lag_ms, ms) for ms in waits(recording)]
-    target = Path(__file__).parents[2] / "data" / "recordings" / "eras" / "pauses.csv"
+    target = Path(__file__).parents[3] / "data" / "recordings" / "eras" / "pauses.csv"
     with target.open("w", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerows([("version", "lag_ms", "waited_ms"), *rows])

@@ -1,4 +1,4 @@
-"""`python -m hunt --help`, in the folder tools, or `make hunt` at the top."""
+"""`python -m hunt --help`, in the folder packages/proof, or `make hunt` at the top."""
 
 from __future__ import annotations
 

@@ -18,12 +18,7 @@ RELEASES = (
     *("4.2.2", "4.3.1", "4.4.0"),
 )
 WHOLE = "3.5.2"  # the first with the logs and partitions that level two can make
-LOGGING = (
-    "slf4j-log4j",
-    "log4j-slf4j",
-    "reload4j",
-    "logback",
-)  # without these SLF4J is silent
+LOGGING = ("slf4j-log4j", "log4j-slf4j", "reload4j", "logback")  # without these SLF4J is silent
 # Only the quick compiler: a run of a few seconds takes half the processor time.
 QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 MAIN = "org.apache.kafka.controller.Hunt"

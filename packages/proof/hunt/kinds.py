@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from judge.jars import NoJarsError
 
-FILE = Path(__file__).parents[2] / "data" / "hunt" / "kinds.toml"
+FILE = Path(__file__).parents[3] / "data" / "hunt" / "kinds.toml"
 
 # The nearest release with published sources, of those without.
 SOURCES_OF = {"4.2.2": "4.3.1", "4.4.0": "4.3.1"}

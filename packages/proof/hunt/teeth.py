@@ -1,4 +1,4 @@
-"""`python -m hunt.teeth [SECONDS] [--rest]`, in the folder tools: wrong patches, and their names.
+"""`python -m hunt.teeth [SECONDS] [--rest]`, in packages/proof: wrong patches, and their names.
 
 Each patch of data/hunt/wrong.toml is hunted until a break of its promise appears that no kind
 explains. The

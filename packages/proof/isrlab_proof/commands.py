@@ -10,7 +10,7 @@ import click
 from isrlab.commands import stop
 from isrlab_proof.search.options import SEARCH, of_all
 
-POWERS = ("power", "unclean", "controller", "reassign")
+POWERS = click.Choice(["power", "unclean", "controller", "reassign"])
 
 
 # fmt: off
@@ -21,7 +21,7 @@ POWERS = ("power", "unclean", "controller", "reassign")
 @click.option("--unless", metavar="V", help="A release in which the schedule must be harmless.")
 @click.option("--partition", default="partition replicas=1,2", show_default=True, metavar="LINE",
     help="The scenario line of the partition, or several separated by newlines.")
-@click.option("--power", "faults", multiple=True, type=click.Choice(POWERS), help="Extra faults.")
+@click.option("--power", "faults", multiple=True, type=POWERS, help="Extra faults.")
 @click.option("--word", "words", multiple=True, metavar="COMMAND", help="Draw only these commands.")
 @click.option("--seeds", default=2_000, show_default=True, type=click.IntRange(1), metavar="N",
     help="Random schedules to try without --all.")

@@ -3,7 +3,7 @@
 The same random schedule is played by the engine and by a real Kafka object from the jars of a
 release. After every command both must show the same state. A difference is shrunk and printed as a
 schedule. `make judge` needs Java and Maven; Kafka's states are also stored, and
-`tests/test_judged.py` compares them without either (isrlab_proof.judged is the engine's part).
+`tests/proof/test_judged.py` compares them without either (the engine's part: isrlab_proof.judged).
 
     partition   kafka.cluster.Partition with its log and its ISR manager, against the leader: ends,
                 high watermark, epochs, ISR and maximal ISR, whether a change is pending, the number

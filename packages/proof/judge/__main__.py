@@ -1,4 +1,4 @@
-"""`python -m judge --help`, in the folder tools, or `make judge` at the top."""
+"""`python -m judge --help`, in the folder packages/proof, or `make judge` at the top."""
 
 from __future__ import annotations
 

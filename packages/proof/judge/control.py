@@ -11,18 +11,7 @@ import jpype
 
 from isrlab_proof.judged.controller import BROKERS, REPLICAS
 from isrlab_proof.judged.leader import Seen
-from judge.jvm import (
-    COMMON,
-    KAFKA,
-    fill,
-    hidden,
-    implementing,
-    ints,
-    java,
-    listed,
-    methods,
-    the,
-)
+from judge.jvm import COMMON, KAFKA, fill, hidden, implementing, ints, java, listed, methods, the
 from judge.world import World
 
 CONTROLLER = KAFKA + "controller."

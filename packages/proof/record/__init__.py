@@ -8,8 +8,8 @@ can run at the same time; it always ends together with the process that started 
 A **schedule** is a scenario of `data/scenarios` whose lines end with `#>` and what to do to the
 real brokers. `python -m record NAME --version 0.10.2.2 --tries 10` (`make record`) plays it and
 stores in `data/recordings/history` the brokers' state after each of its blocks, the time of every
-step and the brokers' log lines. `tests/test_record.py` plays the same commands on the engine and
-compares. Recordings are never edited.
+step and the brokers' log lines. `tests/proof/test_record.py` plays the same commands on the engine
+and compares. Recordings are never edited.
 
     cluster.py   processes: start, stop, signals
     config.py    the files that a broker of a release needs

@@ -1,4 +1,4 @@
-"""`python -m record --help`, in the folder tools, or `make record` at the top."""
+"""`python -m record --help`, in the folder packages/proof, or `make record` at the top."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The advice of notebooks, tried on real brokers; the recordings are in data/recordings/advice.
 
-    python -m record.advice acks-one 3.9.2 --store        in the folder tools
+    python -m record.advice acks-one 3.9.2 --store        in the folder packages/proof
 
 A try is a topic; ten of them share a cluster, its faults and their times. Its `stored` moments are
 all states that the controller stored of it. Where two settings are compared, brokers 1 and 4 differ

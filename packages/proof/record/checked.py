@@ -1,13 +1,13 @@
 """The predictions of `isrlab check` for a stop, compared with what real brokers then do.
 
-python -m record.checked 4.3.1 --states 6        in the folder tools
+python -m record.checked 4.3.1 --states 6        in the folder packages/proof
 
 Six brokers in three zones, with topics of one to four replicas, some with a min ISR that needs all
 of them. In each drawn state up to two brokers are dead; in most, partitions move under a throttle.
 kafka-topics describes it. Up to three brokers, some that may go down and some that block, are shut
 down one after another; a record with acks=all is sent to each partition, and the broker comes back.
 A file keeps the text, what kafka-topics lists by its own options, which partitions refused the
-record, and what the controller had stored. tests/test_check_real.py predicts all of it again.
+record, and what the controller had stored. tests/ops/test_check_real.py predicts all of it again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from judge import jars
 from record import config
 from record.cluster import Cluster
 
-FOLDER = Path(__file__).parents[2] / "data" / "check"
+FOLDER = Path(__file__).parents[3] / "data" / "check"
 BROKERS = (1, 2, 3, 4, 5, 6)
 RACKS = dict(zip(BROKERS, "abcabc", strict=True))
 LISTS = ("under-replicated", "under-min-isr", "at-min-isr", "unavailable")

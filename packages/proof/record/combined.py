@@ -1,6 +1,6 @@
 """Three combined nodes, each a broker and a voter: stops with and without a majority of voters.
 
-python -m record.combined 4.1.2        in the folder tools
+python -m record.combined 4.1.2        in the folder packages/proof
 
 First the stops that `isrlab check` refuses, because fewer than two of the three voters would stay:
 the active controller is shut down together with a follower, and both followers are killed. While
@@ -10,8 +10,8 @@ active controller at the end. A process that has not ended 30 s after SIGTERM ge
 
 A file in data/check keeps what Kafka's tools printed before each stop, which partitions refused the
 record, what the node or nodes that were left knew, and how many changes of partitions the metadata
-log has from the loss of the majority until a voter was back. tests/test_check_quorum.py predicts it
-again.
+log has from the loss of the majority until a voter was back. tests/ops/test_check_quorum.py
+predicts it again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from confluent_kafka.admin import AdminClient
 from record import config, inside
 from record.cluster import Cluster
 
-FOLDER = Path(__file__).parents[2] / "data" / "check"
+FOLDER = Path(__file__).parents[3] / "data" / "check"
 NODES = (1, 2, 3)
 CONTROLLERS = 50  # the controller's port of a node, counted from its own port
 SETTINGS = {"replica.lag.time.max.ms": 4_000, "broker.session.timeout.ms": 4_000,

@@ -33,7 +33,7 @@ from judge import jars
 from record import config, transactions
 from record.cluster import Cluster
 
-FOLDER = Path(__file__).parents[2] / "data" / "recordings" / "eras"
+FOLDER = Path(__file__).parents[3] / "data" / "recordings" / "eras"
 TOPIC, REPLICAS = "orders", ((1, 2, 3), (1, 3, 2), (2, 1, 3))
 CONTROLLER = 4  # with ZooKeeper: the broker that is started first
 LAG_MS, SESSION_MS = 3_000, 9_000

@@ -32,7 +32,7 @@ from judge import jars
 from record import config
 from record.cluster import Cluster
 
-FOLDER = Path(__file__).parents[2] / "data" / "recordings" / "incidents"
+FOLDER = Path(__file__).parents[3] / "data" / "recordings" / "incidents"
 LAG_MS, SESSION_MS = 6_000, 9_000
 EVERY_S = 0.3  # a record to each partition
 HELPER, QUORUM = 4, (100, 101, 102)

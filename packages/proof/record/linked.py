@@ -1,6 +1,6 @@
 """Record fetcher threads, or followers, that share one link, in data/recordings/advice.
 
-    python -m record.linked two-threads 3.9.2 --store        in the folder tools
+    python -m record.linked two-threads 3.9.2 --store        in the folder packages/proof
 
 Followers reach broker 1 through a relay here that lets 4 MB/s through to them: in chunks of 16 kB,
 each connection in its turn, so that a connection without work takes nothing. A fetcher thread is

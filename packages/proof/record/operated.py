@@ -1,6 +1,6 @@
 """What operators see and do on real brokers: JMX gauges by cause, and several operations.
 
-    python -m record.operated 4.3.1 gauges limits        in the folder tools
+    python -m record.operated 4.3.1 gauges limits        in the folder packages/proof
     python -m record.operated 3.7.2 blocked
 
     gauges     Why partitions are under-replicated: each cause is made, and every broker's gauges
@@ -42,7 +42,7 @@ from record import checked, config, inside
 from record.advice import REASSIGN
 from record.cluster import Cluster
 
-FILE = Path(__file__).parents[2] / "data" / "check" / "operated.jsonl"
+FILE = Path(__file__).parents[3] / "data" / "check" / "operated.jsonl"
 BROKERS = (1, 2, 3, 4)
 SETTINGS = {"replica.lag.time.max.ms": 4_000, "broker.session.timeout.ms": 4_000,
             "broker.heartbeat.interval.ms": 500, "replica.fetch.max.bytes": 30_000,

@@ -65,7 +65,7 @@ def setup_of(text: str) -> Setup:
     for command in commands:
         if "#>" not in command.text and command.words[0] not in (*DONE, *OF_ENGINE, "partition"):
             raise command.fail(
-                "no action for real brokers: write one after #> (tools/record/play.py)"
+                "no action for real brokers: write one after #> (packages/proof/record/play.py)"
             )
     lines = [command for command in commands if command.words[0] == "partition"]
     if not lines or "#>" not in lines[0].text:

@@ -1,6 +1,6 @@
 """The race of data/upstream/race on real brokers: ten topics, one cluster.
 
-python -m record.race 4.3.1            in the folder tools; --open and --repaired are the controls
+python -m record.race 4.3.1            in packages/proof; --open and --repaired are the controls
 
 An agent (Gate.java) delays records of the metadata log at broker 1, and signals pause the
 controller; nothing else of Kafka is changed. Broker 2 asks for at least 150 kB, so that a small

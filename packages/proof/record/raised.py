@@ -1,6 +1,6 @@
 """min.insync.replicas is raised while the leader reads no metadata, on real brokers: ten topics.
 
-python -m record.raised 4.3.1          in the folder tools; --open is the control
+python -m record.raised 4.3.1          in the folder packages/proof; --open is the control
 
 An agent (Gate.java) holds back the metadata log at broker 1, the leader; nothing else of Kafka is
 changed.

@@ -1,6 +1,6 @@
 """The losses after a reassignment (data/upstream/elr) on real brokers, ten tries each.
 
-python -m record.reassigned 4.3.1 --elr 0        in the folder tools
+python -m record.reassigned 4.3.1 --elr 0        in the folder packages/proof
 
 Two clusters. On one, brokers 1, 2, 3: topics of two partitions, the second of which is moved from
 [1, 2, 3] to [1] and back, before broker 1 is killed while brokers 2 and 3 still copy.

@@ -1,6 +1,6 @@
 """Remedies for a partition that is exposed (`reassigned`), tried on it and on one with a good ELR.
 
-python -m record.remedies good 4.3.1            in the folder tools
+python -m record.remedies good 4.3.1            in the folder packages/proof
 
     exposed-A, exposed-C   A, or C and G, of `reassigned`; a remedy just before the last failure
     good       All brokers are alive. Brokers 2 and 3 are paused until the ISR is broker 1 and the

@@ -21,8 +21,7 @@ from isrlab.world.script import Run
 from isrlab_book.explorer.explorer_svg import Palette, draw_messages, draw_replicas
 
 LOOK = Palette(
-    colours.BROKERS,
-    *(colours.INK, colours.GREY, colours.PALE, colours.LOST, colours.WHITE),
+    colours.BROKERS, *(colours.INK, colours.GREY, colours.PALE, colours.LOST, colours.WHITE)
 )
 MOST_SHOWN = 4  # steps whose messages are drawn: the last ones
 _WORDS = colours.OUTCOMES | {"impossible": colours.WHITE}

@@ -3,7 +3,7 @@
 Theory of operation. `notebooks/00_start_here.ipynb` is prose, a cell that shows a moving picture
 and three doors, and a cell that shows the questions of operators; a report's index shows the same.
 The pictures in `data/pictures` are drawn from the engine's runs (`workbook/start_here.py`;
-`pytest tests/test_landing.py --rewrite`).
+`pytest tests/book/test_landing.py --rewrite`).
 """
 
 from __future__ import annotations

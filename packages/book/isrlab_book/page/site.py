@@ -6,17 +6,14 @@ from pathlib import Path
 
 import click
 
+from isrlab.commands import FOLDER
 from isrlab.installed import require
 
 
 @click.command("page")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("reports"),
-    show_default=True,
-    help="The folder of the reports. The page goes to play/ there, and their index links to it.",
-)
+@click.option("--out", type=FOLDER, default=Path("reports"), show_default=True,
+    help="The folder of the reports. The page goes to play/ there, and their index links to it."
+)  # fmt: skip
 def make_page(out: Path) -> None:
     """Build the playground: a page that plays schedules in a browser, with nothing to install.
 

@@ -38,7 +38,7 @@ pause 2 fetcher
 produce 1 acks=1
 advance {watch_ms}ms
 """
-# What `tools/record/eras.py --pauses` does to real clusters
+# What `packages/proof/record/eras.py --pauses` does to real clusters
 RECORDED_LAG_MS, RECORDED_EVERY_MS = 3_000, 200
 PAUSE = """
 partition replicas=1,2,3 replica.lag.time.max.ms={lag_ms} latency=1

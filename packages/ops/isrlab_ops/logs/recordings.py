@@ -18,11 +18,10 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from isrlab.installed import DATA
-from isrlab_ops.logs.history.history import History, history_of
 from isrlab_ops.logs.reader.files import PathName, find, lines
 from isrlab_ops.logs.reader.layout import Layout
 from isrlab_ops.logs.reader.lines import LineReader
-from isrlab_ops.logs.reader.read import BrokerLogs, read_local
+from isrlab_ops.logs.reader.read import read_local
 
 RUNS = {"3.9": "kafka-3.9", "4.1": "kafka-4.1"}  # release: folder, and name of the run
 TIMELINE = "timeline.csv"  # the faults injected, beside the logs
@@ -116,15 +115,4 @@ def events(release: str) -> pa.Table:
     From all logs of all brokers: events that a controller reports have `detail.said_by`, and
     `detail.file` names the log.
     """
-    return _logs(release).events
-
-
-@cache
-def _logs(release: str) -> BrokerLogs:
-    return read_local(folder(release), run=RUNS[release])
-
-
-@cache
-def history(release: str) -> History:
-    """The history that the lines of a recording prove."""
-    return history_of(events(release), _logs(release).files)
+    return read_local(folder(release), run=RUNS[release]).events

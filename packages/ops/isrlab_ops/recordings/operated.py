@@ -1,4 +1,4 @@
-"""Recordings of real brokers in situations that operators ask about (tools/record/operated.py)."""
+"""What real brokers did in situations that operators ask about: data/check/operated.jsonl."""
 
 from __future__ import annotations
 

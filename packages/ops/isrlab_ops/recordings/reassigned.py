@@ -1,7 +1,7 @@
 """Data losses on real brokers: the tries in `data/recordings/eligible`, and their outcomes.
 
-`tools/record/reassigned.py` and `race.py` make them; the schedules are those of `data/upstream`. A
-file holds a cluster, such as `4.3.1-elr1-A.json.xz`; each of its topics is one try.
+`packages/proof/record/reassigned.py` and `race.py` make them; the schedules are those of
+`data/upstream`. A file holds a cluster, such as `4.3.1-elr1-A.json.xz`; each topic is one try.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Recordings of real brokers: schedules of `data/scenarios`, played on clusters of a release.
 
-`tools/record` plays them, and keeps a file for each schedule and release in
+`packages/proof/record` plays them, and keeps a file for each schedule and release in
 `data/recordings/history`. Each line is a try, as JSON: for each block of the schedule, the stored
 leader, epoch and ISR and the log of every replica; the answers to producers; the actions with their
 times; and the brokers' log lines. This module turns them into frames like those of a scenario's

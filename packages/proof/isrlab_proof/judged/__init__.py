@@ -1,6 +1,6 @@
 """Recorded states of Kafka's own classes, step by step, for comparison with the engine's.
 
-`make judge` (tools/judge) plays random schedules on classes of Kafka's jars and on the engine;
+`make judge` (../judge) plays random schedules on classes of Kafka's jars and on the engine;
 Kafka's states are stored in data/judged, and read here without Java:
 
     for run in judged.read("partition", "3.9.2"):

@@ -18,7 +18,7 @@ from isrlab.installed import DATA
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import FAINT, OUTCOMES, counted
 
-PROMISES = {  # the promises of tools/hunt/java/Promise.java, in words for readers
+PROMISES = {  # the promises of packages/proof/hunt/java/Promise.java, in words for readers
     "ANSWERED": "a request is answered",
     "REASSIGNMENT_ENDS": "a reassignment ends",
     "ONE_ELIGIBLE": "a replica is left to elect",

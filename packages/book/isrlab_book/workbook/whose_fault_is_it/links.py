@@ -1,6 +1,6 @@
 """Fetcher threads and followers on one link: real brokers beside the fleet's model of it.
 
-`tools/record/linked.py` made the recordings; the model is `fleet/kernel/link.py`.
+`packages/proof/record/linked.py` made the recordings; the model is `fleet/kernel/link.py`.
 """
 
 from __future__ import annotations

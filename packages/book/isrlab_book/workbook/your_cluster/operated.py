@@ -1,7 +1,8 @@
 """Notebook 13: the gauges under each cause of under-replication, and the loss of a quorum.
 
 Both are from real brokers: `data/check/operated.jsonl` has the gauges that
-`tools/record/operated.py` read while each cause lasted; a recording has its truth beside the logs.
+`packages/proof/record/operated.py` read while each cause lasted; a recording has its truth beside
+the logs.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A recording has a *fault* if its truth has a process that was paused, killed or 
 was cut, a disk that was full, or a throttle that was left; the others are planned restarts and an
 undisturbed cluster. A rule notices a fault if it begins to fire at any time from then on; when it
 does so before, or without a fault, that is a page for nothing. The rules are files of data/alerts;
-tests/test_alerts.py runs them in promtool, on what the exporter shows of real brokers.
+tests/book/test_alerts.py runs them in promtool, on what the exporter shows of real brokers.
 """
 
 from __future__ import annotations

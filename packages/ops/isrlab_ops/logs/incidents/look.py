@@ -82,11 +82,7 @@ def look(
 
 
 def found_in(
-    logs: BrokerLogs,
-    history: History,
-    *,
-    min_isr: int | None = None,
-    window: Window | None = None,
+    logs: BrokerLogs, history: History, *, min_isr: int | None = None, window: Window | None = None
 ) -> Findings:
     """The findings from logs as read and the history that they prove."""
     window = window or Window()

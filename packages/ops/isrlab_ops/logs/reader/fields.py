@@ -226,8 +226,7 @@ FIELDS: dict[str, Field] = {
     "segment": _unkept(r"\[[^\]]*\]"),
     "which_end": Field(r"latest|start|local log start"),
     "under_min_isr": Field(
-        r"(?:\(under-min-isr\))?",
-        lambda name, text: {name: "true"} if text else {},
+        r"(?:\(under-min-isr\))?", lambda name, text: {name: "true"} if text else {}
     ),
     "out_of_sync": Field(rf"{_END}\)(?: {_END}\))*", _read_out_of_sync),
     "out_of_sync_since": Field(rf"{_SINCE}\)(?: {_SINCE}\))*", _read_out_of_sync),
@@ -245,10 +244,7 @@ FIELDS: dict[str, Field] = {
         ["request", "signal", "age_ms", "throttle_ms", "base_offset", "newer"], _unkept(r"\w+")
     ),
     "replicas": Field(r"\d+(?:,\d+)*"),
-    "targets": Field(
-        r"\w+\([\d, ]*\)",
-        lambda name, text: {"replicas": _listed(name, text)},
-    ),
+    "targets": Field(r"\w+\([\d, ]*\)", lambda name, text: {"replicas": _listed(name, text)}),
     "who": _unkept(r"\S+'s|\S+ \S+'s"),
     "whom": _unkept(r".*?"),
 }

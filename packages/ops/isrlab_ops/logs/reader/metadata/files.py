@@ -14,12 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from isrlab_ops.logs.reader import files
 from isrlab_ops.logs.reader.files import DamagedFileError, chunks
 from isrlab_ops.logs.reader.metadata.log import MetadataCluster
-from isrlab_ops.logs.reader.metadata.records import (
-    Damage,
-    MetadataReader,
-    Record,
-    first_offset,
-)
+from isrlab_ops.logs.reader.metadata.records import Damage, MetadataReader, Record, first_offset
 
 CHECKPOINT = re.compile(r"\d{20}(?=-\d{10}\.checkpoint)")
 BOOTSTRAP = "bootstrap.checkpoint"

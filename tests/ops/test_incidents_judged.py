@@ -1,0 +1,87 @@
+"""Simulated incidents of all kinds, written as logs and read again: is each named correctly?
+
+`python tests/ops/test_incidents_judged.py 210` prints the figures of each kind, also for logs that
+were damaged: one is missing, a clock is skewed, lines are dropped.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+import incident_world
+from isrlab_ops.logs.incidents.find import UNKNOWN
+from isrlab_ops.logs.incidents.look import look
+
+# Names of the same fault, when logs show more or less of it.
+SAME = {"follower_slow": "follower_stalled", "frozen": "follower_stalled"}
+RIGHT, WRONG, NOT_KNOWN = "right", "wrong", "not known"
+
+
+def judged(scene: incident_world.Scene, seed: int, how: str = "") -> tuple[list[str], str]:
+    """The names that the logs of an incident get, and whether they are right."""
+    with TemporaryDirectory() as folder:
+        incident_world.write_logs(scene, Path(folder), seed)
+        incident_world.spoil(Path(folder), how, seed)
+        found = [i for i in look(folder).incidents if i.what not in UNKNOWN]
+    names = [SAME.get(incident.what, incident.what) for incident in found]
+    if not scene.expected:
+        return names, WRONG if names else RIGHT
+    if not names:
+        return names, NOT_KNOWN
+    expected = {SAME.get(name, name) for name in scene.expected}
+    is_right = all(
+        name in expected and incident.blamed == scene.blamed
+        for name, incident in zip(names, found, strict=True)
+    )
+    return names, RIGHT if is_right else WRONG
+
+
+def figures(count: int, how: str) -> list[dict[str, object]]:
+    """For each kind: how many there were, named correctly, wrongly or not at all; and how often
+    other incidents got its name."""
+    outcomes: dict[str, Counter[str]] = defaultdict(Counter)
+    taken = Counter[str]()
+    for seed in range(count):
+        scene = incident_world.incident(seed)
+        names, outcome = judged(scene, seed, how)
+        outcomes[scene.kind][outcome] += 1
+        taken.update({name for name in names if name not in scene.expected})
+    return [
+        {"kind": kind, "logs": how or "whole", "all": c.total(), RIGHT: c[RIGHT], WRONG: c[WRONG],
+         NOT_KNOWN: c[NOT_KNOWN], "named elsewhere": taken[kind]}
+        for kind, c in outcomes.items()
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(2 * len(incident_world.KINDS)))
+def test_a_simulated_incident_is_named_rightly(seed):
+    scene = incident_world.incident(seed)
+    names, outcome = judged(scene, seed)
+    assert outcome == RIGHT, f"seed {seed}: {scene.kind} of {scene.release} is taken for {names}"
+
+
+@pytest.mark.parametrize("seed", [11, 54, 73, 126, 195, 204])
+def test_a_clock_that_cannot_be_compared_makes_no_incident_of_its_own(seed):
+    """Each was once read as two incidents: no line relates the clock that is 30 or 90 s off."""
+    scene = incident_world.incident(seed)
+    names, outcome = judged(scene, seed, "clock")
+    assert outcome == RIGHT, f"seed {seed}: {scene.kind} of {scene.release} is taken for {names}"
+
+
+@pytest.mark.parametrize("seed", [2, 116])
+def test_without_its_log_a_broker_is_not_called_slow(seed):
+    scene = incident_world.incident(seed)
+    assert judged(scene, seed, "missing") == ([], NOT_KNOWN)
+
+
+if __name__ == "__main__":  # data/recordings/incidents/judged.csv
+    rows = [row for how in incident_world.SPOILT for row in figures(int(sys.argv[1]), how)]
+    writer = csv.DictWriter(sys.stdout, rows[0])
+    writer.writeheader()
+    writer.writerows(rows)

@@ -1,0 +1,193 @@
+"""What `isrlab logs` says of every recording when something is missing: counts by what it was.
+
+`python tests/ops/test_logs_with_less.py [NAME ...]` reads each recording cut at parts of its time,
+without the logs of one broker, with one kind of file only, and with one broker's logs only. The
+truth is the recorded faults and what the whole logs show (test_incidents.py, truth.json).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import pytest
+
+from isrlab_ops.logs.incidents.look import CALM, NOT_KNOWN, WRONG, Findings, look
+from isrlab_ops.logs.reader.files import find, lines
+from isrlab_ops.logs.reader.layout import Layout
+from isrlab_ops.logs.reader.lines import LineReader
+
+RECORDED = Path(__file__).parents[2] / "data" / "recordings" / "incidents"
+KINDS = ("server", "controller", "state-change")
+OUTCOMES = ("falsely calm", "unproved calm", "false alarm", "not known", "right")
+NOTICED_MS = 5_000  # others have noticed a killed process by then
+PARTS = 20  # of the time of a recording, to cut it at
+SETTLED_MS = 15_000  # a cluster may be restless for so long after a fault
+BEGIN = re.compile(r"(kill|pause|cut|disk|starve|slow|SIG(?:KILL|STOP|TERM)|delete|reassign)\b")
+END = re.compile(r"(start|resume|heal|launch|SIGCONT|every ISR|in sync|zookeeper back)")
+
+
+class Truth(NamedTuple):
+    """The faults of a recording as (from, to) in ms, the processes that were down, and what the
+    whole logs show."""
+
+    faults: list[tuple[int, float]]
+    down: list[tuple[int, float]]
+    whole: Findings
+
+
+def truth(name: str) -> Truth:
+    actions = json.loads((RECORDED / name / "truth.json").read_text(encoding="utf-8"))["actions"]
+    faults, down = [], []
+    for nth, action in enumerate(actions):
+        if BEGIN.match(what := action["what"]):
+            ends = (a["t_ms"] for a in actions[nth:] if END.match(a["what"]))
+            faults.append((action["t_ms"], next(ends, float("inf"))))
+            if what.startswith(("kill", "SIGKILL")) and "zookeeper" not in what:
+                down.append(faults[-1])
+    return Truth(faults, down, look(RECORDED / name / "logs", min_isr=2))
+
+
+def outcome(found: Findings, true: Truth, now_ms: int | None = None) -> str:
+    """Whether the status is right for logs that end at `now_ms`; None: for logs to the end."""
+    record, whole = found.record, true.whole
+    if now_ms is None:
+        is_wrong, is_calm = whole.status == WRONG, whole.status == CALM
+    else:
+        outs = [(o.start_ms, o.end_ms or float("inf")) for o in whole.record.outs]
+        is_wrong = any(a < now_ms - 500 and now_ms + 500 < b for a, b in outs)
+        is_wrong |= any(a + NOTICED_MS < now_ms < b for a, b in true.down)
+        spans = [(a, b + SETTLED_MS) for a, b in (*true.faults, *outs)]
+        spans += [(i.start_ms, (i.end_ms or float("inf")) + 500) for i in whole.incidents]
+        is_calm = not is_wrong and not any(a <= now_ms <= b for a, b in spans)
+        is_calm &= not any(each.start_ms <= now_ms for each in whole.losses)
+    if found.status == NOT_KNOWN:
+        return "not known"
+    if found.status == WRONG:
+        return "false alarm" if is_calm else "right"
+    left = {out.replica for out in record.outs} | {b for i in found.incidents for b in i.who}
+    is_unproved = bool(left & record.hosts - record.log_ends.keys())
+    return "falsely calm" if is_wrong else "unproved calm" if is_unproved else "right"
+
+
+def cuts(logs: Path, folder: Path) -> Iterator[int]:
+    """Write logs into a folder, one part of their time after the other; yields each end in ms."""
+    written: list[tuple[int, str, bytes]] = []
+    for source in find(logs):
+        texts = [line.text for line in lines(source.path)]
+        shown = [text.decode("utf-8", "replace") for text in texts]
+        reader, ts_ms = LineReader(None, Layout.of(shown[:200])), 0
+        for text, data in zip(shown, texts, strict=True):
+            head = reader.time_of(text)
+            ts_ms = max(ts_ms, head.ts_ms) if head else ts_ms
+            written.append((ts_ms, source.name.removesuffix(".gz"), data))
+    written.sort(key=lambda line: line[0])
+    first, last, place = written[0][0], written[-1][0], 0
+    for part in range(1, PARTS):
+        now_ms = first + (last - first) * part // PARTS
+        for ts_ms, name, data in written[place:]:
+            if ts_ms > now_ms:
+                break
+            place += 1
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab") as file:
+                file.write(data + b"\n")
+        yield now_ms
+
+
+def with_less(logs: Path, folder: Path) -> Iterator[tuple[str, str]]:
+    """Write logs without something into a folder; yields the kind of what is missing, and which."""
+    brokers = sorted(path.name for path in logs.iterdir() if path.is_dir())
+    for what, which, names in [
+        *(("a broker missing", name, {*brokers} - {name}) for name in brokers),
+        *(("one broker only", name, {name}) for name in brokers),
+    ]:
+        for name in names:
+            shutil.copytree(logs / name, folder / name)
+        yield what, which
+        shutil.rmtree(folder)
+        folder.mkdir()
+    for kind in KINDS:
+        paths = [*logs.rglob(f"{kind}.log*")]
+        for path in paths:
+            copy = folder / path.relative_to(logs)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copy)
+        if paths:
+            yield f"only {kind}.log", kind
+        shutil.rmtree(folder)
+        folder.mkdir()
+
+
+def outcomes(name: str) -> Iterator[tuple[str, str, str]]:
+    """What was missing from a recording, which part, and the outcome."""
+    true, logs = truth(name), RECORDED / name / "logs"
+    yield "nothing", "", outcome(true.whole, true)
+    if not any(abs(clock.ahead_ms) > NOTICED_MS for clock in true.whole.history.clocks):
+        with TemporaryDirectory() as folder:
+            for now_ms in cuts(logs, Path(folder)):
+                found = look(folder, min_isr=2)
+                if found.partitions:
+                    yield "cut", f"{now_ms}", outcome(found, true, now_ms)
+    with TemporaryDirectory() as folder:
+        for what, which in with_less(logs, Path(folder)):
+            yield what, which, outcome(look(folder, min_isr=2), true)
+
+
+@pytest.mark.parametrize("name", ["b-412-follower-killed", "431-acks-one"])
+def test_with_less_a_recording_is_never_called_calm_wrongly_nor_alarming(name):
+    """Broker 2 is killed 8 s before the first shrink; acks=1 records are lost by broker 2, whose
+    log alone shows what it truncated."""
+    said = {(what, which): said for what, which, said in outcomes(name)}
+    assert {where: said[where] for where in said if said[where] in OUTCOMES[:3]} == {}
+    assert sum(what == "cut" for what, _ in said) > PARTS / 2
+
+
+def test_a_full_isr_of_an_idle_partition_does_not_prove_that_a_broker_is_reached(tmp_path):
+    """Broker 3 hangs: its busy leader 1 removes it, leader 2 has nothing to replicate, and neither
+    gets an answer to its fetches. KAFKA-7152 keeps broker 3 in the ISR of the idle partition."""
+    log = "kafka.cluster.Partition"
+    state = "starts at leader epoch 0 from offset 0 with partition epoch 0, high watermark 0, ISR"
+    lines: dict[int, list[str]] = {}
+    for leader, topic in ((1, "busy"), (2, "idle")):
+        isr = f"[{leader},3]"
+        lines[leader] = [f"00:00,000] INFO [Broker id={leader}] Leader {topic}-0 {state} {isr}, "
+                         "adding replicas [] and removing replicas [] . Previous leader None and "
+                         "previous leader epoch was -1. (state.change.logger)"]  # fmt: skip
+        for second in (20, 50):
+            lines[leader].append(
+                f"01:{second},000] WARN [ReplicaFetcher replicaId={leader}, leaderId=3, "
+                "fetcherId=0] Error in response for fetch request (type=FetchRequest) "
+                "(kafka.server.ReplicaFetcherThread)\njava.net.SocketTimeoutException: no answer"
+            )
+    lines[1].insert(1, f"01:00,000] INFO [Partition busy-0 broker=1] Shrinking ISR from 1,3 to 1. "
+                    "Leader: (highWatermark: 9, endOffset: 10). Out of sync replicas: (brokerId: 3,"
+                    f" endOffset: 9). ({log})\n[2026-11-24 10:01:00,010] INFO [Partition busy-0 "
+                    f"broker=1] ISR updated to 1 and version updated to 1 ({log})")  # fmt: skip
+    for broker, own in lines.items():
+        (tmp_path / f"broker-{broker}").mkdir()
+        text = "".join(f"[2026-11-24 10:{line}\n" for line in own)
+        (tmp_path / f"broker-{broker}" / "server.log").write_text(text, encoding="utf-8")
+    (incident,) = look(tmp_path, min_isr=1).incidents
+    assert (incident.what, incident.who, incident.is_over) == ("silent", (3,), False)
+
+
+if __name__ == "__main__":
+    counts: Counter[tuple[str, str]] = Counter()
+    names = sys.argv[1:] or sorted(path.parent.name for path in RECORDED.glob("*/truth.json"))
+    for name in names:
+        for what, which, said in outcomes(name):
+            counts[what, said] += 1
+            if said in OUTCOMES[:3]:
+                print(f"{name}: {what} {which}: {said}", flush=True)
+    print(f"{'missing':20}" + "".join(f"{each:>15}" for each in OUTCOMES))
+    for what in dict.fromkeys(what for what, _ in counts):
+        print(f"{what:20}" + "".join(f"{counts[what, each]:15,}" for each in OUTCOMES))

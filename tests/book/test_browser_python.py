@@ -37,7 +37,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-ALLOWED = {"isrlab", "msgspec", *sys.stdlib_module_names}
+ALLOWED = {"isrlab", "isrlab_ops", "isrlab_book", "msgspec", *sys.stdlib_module_names}
 import zoneinfo  # which imports a module with a name of this machine
 
 class OnlyPython:

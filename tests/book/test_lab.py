@@ -24,9 +24,9 @@ from isrlab_book import magic
 HEAVY = ("IPython", "matplotlib", "numba", "numpy", "pyspark", "pyarrow")
 
 
-def test_fifteen_names_each_with_its_help():
+def test_ten_names_each_with_its_help():
     names = [name for name in dir(isrlab) if name != "__version__"]
-    assert len(names) == 15
+    assert len(names) == 10
     for name in names:
         assert f"\n  {name} " in isrlab.__doc__
         assert (getattr(isrlab, name).__doc__ or "").strip(), name
@@ -116,7 +116,7 @@ def test_what_jupyterlab_saves_has_no_widget_beside_its_player():
 )
 def test_a_wrong_cell_fails_where_nobody_reads_it(cell):
     """papermill and nbval allow no input; JupyterLab does, and then shows the sentence alone."""
-    notebook = new_notebook(cells=[new_code_cell("%load_ext isrlab_book.magic"), new_code_cell(cell)])
+    notebook = new_notebook(cells=[*map(new_code_cell, ("%load_ext isrlab_book.magic", cell))])
     with pytest.raises(CellExecutionError, match="known"):
         NotebookClient(notebook, kernel_name="python3", timeout=60).execute()
 

@@ -11,7 +11,7 @@ import pytest
 from nbformat.v4 import new_markdown_cell, new_notebook
 
 from isrlab.installed import DATA, NOTEBOOKS
-from isrlab.report import gallery, notebooks
+from isrlab.report import gallery, notebooks, pages
 from isrlab_book.page import landing
 from isrlab_book.workbook import start_here
 
@@ -46,16 +46,16 @@ def test_each_question_names_a_section_that_exists(name):
 
 
 def test_the_first_notebook_leads_to_all_others():
-    linked = {notebook for notebook, _ in LINK.findall(prose(PATHS[landing.START]))}
-    assert linked - {""} == PATHS.keys() - {landing.START}
+    linked = {notebook for notebook, _ in LINK.findall(prose(PATHS[pages.START]))}
+    assert linked - {""} == PATHS.keys() - {pages.START}
 
 
 def test_a_report_of_all_notebooks_does_not_run_the_first():
-    assert landing.START not in {notebook.name for notebook in notebooks.find(NOTEBOOKS)}
+    assert pages.START not in {notebook.name for notebook in notebooks.find(NOTEBOOKS)}
 
 
 def test_the_first_notebook_shows_the_first_page_and_the_questions():
-    cells = nbformat.read(PATHS[landing.START], as_version=4).cells
+    cells = nbformat.read(PATHS[pages.START], as_version=4).cells
     shown = [output.data["text/html"] for cell in cells for output in cell.get("outputs", [])]
     now = [landing.show_first_page().data, landing.show_questions().data]
     assert shown == now, "run it again"

@@ -18,7 +18,7 @@ import pytest
 from isrlab.report import notebooks
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "isrlab" / "report" / "templates" / "first_page.html.j2"
+PAGE = ROOT / "packages/book/isrlab_book/page/templates/first_page.html.j2"
 BUDGET = ROOT / "data" / "minutes.toml"
 PATHS = {p.stem: p for p in sorted((ROOT / "notebooks").glob("[0-9]*_*.ipynb"))}
 START = PATHS.pop("00_start_here")

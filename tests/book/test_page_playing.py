@@ -124,7 +124,7 @@ def test_every_command_is_explained_and_every_word_of_it():
     }
 
 
-def test_cells_of_a_notebook_lead_to_the_playground():
+def test_cells_of_a_notebook_lead_to_the_playground(tmp_path):
     assert playable.of_cell("%%exercise lose_m2\nkill 1", {}) == {"e.lose_m2": "try “lose m2”"}
     assert playable.of_cell("%%exercise flap_idle\n", {}), "its goals are numbers of a scenario"
     assert playable.of_cell("%%exercise far_follower\n", {}) == {}, "it is a fleet"
@@ -132,9 +132,12 @@ def test_cells_of_a_notebook_lead_to_the_playground():
     assert link.read(fragment).text == "version 2.5\npartition\nkill 1\n"
     (fragment,) = playable.of_cell('run = scenario.read("loss_bounce")', {})
     page = f'<a data-play="{fragment}">loss bounce</a>'
-    there = playable.linked(page, True)
+    assert playable.linked(page, tmp_path) == page
+    (tmp_path / "play").mkdir()
+    (tmp_path / "play" / "index.html").touch()
+    there = playable.linked(page, tmp_path)
     assert f'href="../play/index.html#{fragment}"' in there
-    assert playable.linked(there, False) == page
+    assert playable.linked(there, tmp_path / "elsewhere") == page
 
 
 def test_what_names_and_constants_say_of_a_cell_is_played():

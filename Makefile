@@ -64,11 +64,11 @@ test: $(INSTALLED) ## ruff, mypy and all tests, nbval on the tutorials included;
 every-test:
 	$(PYTEST) --durations=20 --nbval --nbval-current-env tests $(TUTORIALS) $(ARGS)
 
-check: $(INSTALLED) ## in a minute: ruff, mypy and the tests that are not in tests/slow.txt
+check: $(INSTALLED) ## ruff, mypy and the quick tests of what changed since main (all, if nothing did)
 	@$(MEASURED) $(MAKE) --no-print-directory lint types quick-tests
 
 quick-tests:
-	$(PYTEST) -m "not slow" -q tests $(ARGS)
+	$(PYTEST) -m "not slow" -q $$($(BIN)/python tools/affected.py) $(ARGS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -39,15 +39,7 @@ CLOCK_CHANCE_AND_IO = {
 }  # fmt: skip
 # How many type names of the package may be defined in two files.
 MOST_AMBIGUOUS = 4
-EMPTY_NAMES = {
-    "one",
-    "some",
-    "found",
-    "told",
-    "seen",
-    "said",
-    "little",
-}  # do not say what they hold
+EMPTY_NAMES = {"one", "some", "found", "told", "seen", "said", "little"}  # say nothing
 MOST_LINES = 400  # of a file of the package
 MAX_BODY_LINES = 50
 MAX_COLUMNS = 100
@@ -193,6 +185,7 @@ def kind_of(path: Path) -> str:
     if path.suffix == ".java":
         return "java"
     is_no_data = path.suffix in (".gz", ".xz", ".png") or path.name == "pyproject.toml"
+    is_no_data |= path.suffix == ".md" and parts[0] != "data"
     return "" if is_no_data else "data"
 
 

@@ -140,7 +140,7 @@ record: $(INSTALLED) ## play a schedule on real brokers; without NAME, list what
 	  $(if $(NAME),--version $(VERSION) --tries $(TRIES)) $(ARGS)
 
 clean: ## remove the outputs of the targets above, except the environment
-	rm -rf reports build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf reports build packages/*/build dist .import_linter_cache .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 
 # The stamp avoids a second installation: it is older than pyproject.toml only after a change of it.
 $(INSTALLED): EXTRAS := all,test

@@ -386,7 +386,7 @@ def test_the_page_holds_the_answer_the_timeline_and_the_evidence(tmp_path):
     page = tmp_path / "incident.html"
     assert run(KILLED, "--html", page).exit_code == 1
     text = page.read_text(encoding="utf-8")
-    assert "WRONG NOW" in text and text.count("<svg") == 1 + 3 + 1 and "Shrinking ISR" in text
+    assert "WRONG NOW" in text and text.count("<svg") == 1 + 3 + 1 and "Connection to" in text
     assert "default-src &#x27;none&#x27;" in text or "default-src 'none'" in text
     assert "<script" not in text and "src=" not in text and "url(" not in text
     assert run(KILLED, "--html", tmp_path / "no" / "folder.html").exit_code == 2

@@ -85,15 +85,17 @@ class Record:
     def _added(self) -> dict[Key, set[int]]:
         """By partition: the brokers on which a reassignment adds a replica."""
         added: dict[Key, set[int]] = defaultdict(set)
-        for row in self.assigned:
+        for row in self.assigned + self.rows["metadata"]:
             added[row.key] |= set(row.ids("adding"))
         return added
 
     def held(self, key: Key, span: IsrSpan) -> frozenset[int]:
-        """The replicas of a partition in this span, as far as lines name them."""
-        if span.is_assigned:
-            return frozenset(span.replicas)
-        return self.replicas[key] - self._added[key]
+        """The replicas of a partition in this span, as far as lines name them; without those that
+        are added and never joined the ISR: Kafka does not call it under-replicated either."""
+        if not span.is_assigned:
+            return self.replicas[key] - self._added[key]
+        joined = (each.isr for each in self.spans[key] if self._added[key])
+        return frozenset(span.replicas) - self._added[key].difference(*joined)
 
     @cached_property
     def outs(self) -> list[Absence]:
@@ -122,6 +124,14 @@ class Record:
                         outs.append(Absence(key, replica, span.start_ms, end_ms, left=left))
                         places[key, replica].append(outs[-1])
         return sorted(outs, key=lambda out: out.start_ms)
+
+    @cached_property
+    def back_ms(self) -> dict[int, list[int]]:
+        """When replicas of each broker came back to their ISRs, in order."""
+        ends: dict[int, list[int]] = defaultdict(list)
+        for end_ms, replica in sorted((o.end_ms, o.replica) for o in self.outs if o.end_ms):
+            ends[replica].append(end_ms)
+        return ends
 
     @cached_property
     def troubles(self) -> list[Statement]:

@@ -60,7 +60,6 @@ class Story:
     incident: Incident
     when: str
     address: str  # of a broker that is likely to respond
-    went: str  # the lines between which a broker disappeared, if known
     who: str
     hit: str
     times: tuple[str, ...]
@@ -236,13 +235,13 @@ def _story(
     remedy = REMEDIES.of.get(each.what, Remedy())
     remedy = Remedy(*(_HOST.sub(address, text.format_map(fill))
                       for text in (remedy.then, remedy.done)))  # fmt: skip
-    blamed = _brokers(each.blamed) if each.blamed else "no broker"
+    word = "controller" if "controller" in each.what else "broker"
+    blamed = _brokers(each.blamed, word) if each.blamed else "no broker"
     return Story(
         number,
         each,
         _when(each, findings),
         address,
-        _silence(each, findings),
         f"{blamed[:1].upper()}{blamed[1:]}{'' if each.blamed else ' is to blame by these lines'}",
         f"{counted(len(each.partitions), 'partition')}: {grouped(each.partitions, MOST_TOPICS)}"
         if each.partitions else "no partition",
@@ -266,16 +265,6 @@ def _when(each: Incident, findings: Findings) -> str:
         )
     ends = f"not over; the logs end {duration(max(0, end_ms - each.start_ms))} later."
     return f"{start}, {ends}"
-
-
-def _silence(each: Incident, findings: Findings) -> str:
-    """The lines between which a broker disappeared, if it is gone."""
-    last = [findings.record.log_ends.get(broker) for broker in each.who]
-    refused = [line.ts_ms for line in each.evidence if line.fact == "not_listening"]
-    if len(last) != 1 or last[0] is None or not refused or min(refused) < last[0]:
-        return ""
-    times = f"its last line ({_time(last[0])}) and the first refused connection"
-    return f"It went between {times} ({_time(min(refused))})."
 
 
 def _times(each: Incident) -> Iterator[str]:
@@ -321,8 +310,8 @@ def _proofs(each: Incident, quotes: dict[Place, Quote]) -> Iterator[Proof]:
 # Words
 
 
-def _brokers(numbers: tuple[int, ...]) -> str:
-    return f"broker{'s' * (len(numbers) > 1)} {_comma(numbers)}"
+def _brokers(numbers: tuple[int, ...], word: str = "broker") -> str:
+    return f"{word}{'s' * (len(numbers) > 1)} {_comma(numbers)}"
 
 
 def _comma(numbers: Iterable[int]) -> str:

@@ -6,6 +6,7 @@ absence means nothing if the log that would show it is missing, so `no_log` is a
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,11 +53,17 @@ class Case:
 
     @property
     def is_open(self) -> bool:
-        """A replica is out, a broker or disk is gone, or heartbeats fail until the logs end."""
+        """A replica is out, a broker or disk is gone, or heartbeats fail until the logs end and no
+        controller is elected after the last candidate."""
         is_gone = any(in_span(self.lost, self.span))
         if self.party.kind in ("quorum", "strained"):
             is_known = self.record.log_ends.keys() >= {*self.brokers}
-            return is_known and self.record.end_ms - self.span[1] < STILL_MS
+            last = self.span[1] - STILL_MS, self.record.end_ms
+            tries = self.record.said("sign", last, sign="controller_lost")
+            last = max([last[0], *(row.ts_ms for row in tries)]), last[1]
+            return (
+                is_known and last[1] - self.span[1] < STILL_MS and not elections(self.record, last)
+            )
         return is_gone or self._is_broken or any(out.end_ms is None for out in self.outs)
 
     @property
@@ -68,8 +75,8 @@ class Case:
     @property
     def _is_broken(self) -> bool:
         """Whether a log directory failed, which lasts until the process is restarted."""
-        failed = [r for r in self.troubles if r.detail.get("cause") != "fetcher gave up"]
-        failed = [row for row in failed if row.kind == "failed"] if not self.outs else []
+        rows = [row for row in self.troubles if row.kind == "failed" and not self.outs]
+        failed = [row for row in rows if row.detail.get("cause") != "fetcher gave up"]
         return any(
             all(start.broker != row.broker or start.ts_ms < row.ts_ms
                 for start in self.record.starts)
@@ -77,8 +84,11 @@ class Case:
         )  # fmt: skip
 
     @property
-    def _ends(self) -> list[Statement]:
-        return [row for row in self.record.rows["log_end"] if row.broker in self.brokers]
+    def _back_ms(self) -> int:
+        """When a broker was back from earlier absences, which stops and starts before explain."""
+        first_ms = min((out.start_ms for out in self.outs), default=0)
+        ends = self.record.back_ms[self.brokers[0]] if self.party.kind == "broker" else []
+        return max([0, *ends[: bisect_left(ends, first_ms)][-1:]])
 
     @property
     def removed(self) -> list[Absence]:
@@ -97,13 +107,16 @@ class Case:
     def said(self, kinds: str, **detail: str) -> list[Statement]:
         return self.own(self.record.said(kinds, self.span, None, **detail))
 
+    def signs(self, name: str) -> list[Statement]:
+        """Rows of a sign; those about a partition only if it is one of the case."""
+        keys = {out.key for out in self.outs}
+        rows = self.said("sign", sign=name)
+        return [row for row in rows if row.topic is None or not keys or row.key in keys]
+
     def failed(self) -> list[Statement]:
         """Replicas of the party that failed permanently."""
-        return [
-            row
-            for row in self.own(in_span(self.record.troubles, self.span))
-            if row.kind == "failed"
-        ]
+        troubles = self.own(in_span(self.record.troubles, self.span))
+        return [row for row in troubles if row.kind == "failed"]
 
     def left(self, outs: list[Absence] | None = None) -> list[Statement]:
         return [out.left for out in (self.outs if outs is None else outs) if out.left]
@@ -138,21 +151,6 @@ class Facts(Case):
         leaders = {out.leader for out in self.removed} - {None}
         return self.removed_by_leaders() if len(leaders) > 1 else []
 
-    def most_of_link(self) -> list[Statement]:
-        """One broker of a link removed the other from half or more of what it led with both."""
-        for leader in self.brokers if self.party.kind == "link" else ():
-            own = [out for out in self.outs if out.leader == leader]
-            led = [
-                key
-                for key, replicas in self.record.replicas.items()
-                if own
-                and replicas.issuperset(self.brokers)
-                and self.record.leader_at(key, own[0].start_ms) == leader
-            ]
-            if own and 2 * len({out.key for out in own}) >= len(led):
-                return self.left(own)
-        return []
-
     def repeats(self) -> list[Statement]:
         """One replica leaves one partition repeatedly."""
         times = Counter((out.key, out.replica) for out in self.outs)
@@ -175,7 +173,7 @@ class Facts(Case):
     def fences_the_living(self) -> list[Statement]:
         """A controller fences brokers that it hears from again immediately."""
         rows = self.record.said("crash", self.span, cause="fenced")
-        is_controller = self.party.kind == "controller"
+        is_controller = self.party.kind == "controller" and self.outs
         return [row for row in rows if is_controller and row.broker in self.brokers]
 
     def after_election(self) -> list[Statement]:
@@ -193,21 +191,15 @@ class Facts(Case):
     def stop_asked(self) -> list[Statement]:
         """A process was asked to stop: not one that stops because its start failed."""
         failed = [row.ts_ms for row in self.said("sign", sign="start_failed")]
-        return [
-            row
-            for row in self.said("sign", sign="stop_asked")
-            if not any(0 <= row.ts_ms - ms <= SOON_MS for ms in failed)
-        ]
+        rows = [r for r in self.said("sign", sign="stop_asked") if r.ts_ms > self._back_ms]
+        return [r for r in rows if not any(0 <= r.ts_ms - ms <= SOON_MS for ms in failed)]
 
     def started(self) -> list[Statement]:
         """A process restarted, after its stop and successfully, and its log did not begin there."""
-        stopped_ms = max((row.ts_ms for row in self.stop_asked()), default=0)
+        stopped_ms = max((row.ts_ms for row in self.stop_asked()), default=self._back_ms)
         failed = [row.ts_ms for row in self.said("sign", sign="start_failed")]
-        rows = [
-            row
-            for row in self.own(in_span(self.record.starts, self.span))
-            if row.ts_ms >= stopped_ms
-        ]
+        starts = self.own(in_span(self.record.starts, self.span))
+        rows = [row for row in starts if row.ts_ms >= stopped_ms]
         return [r for r in rows if not any(0 <= ms - r.ts_ms <= BEFORE_MS for ms in failed)]
 
     def came_back(self) -> list[Statement]:
@@ -234,6 +226,11 @@ class Facts(Case):
         """Contact with the broker is lost until the logs end. That alone does not prove a crash."""
         return [*in_span(self.lost, self.span)]
 
+    def unreached(self) -> list[Statement]:
+        """The others can't connect to the broker, and the controller still hears from it."""
+        by = contact.unreached(self.record)
+        return [row for b in self.brokers for row in in_span(by.get(b, ()), self.span)]
+
     def not_listening(self) -> list[Statement]:
         """Connections to the broker are refused: a process that is frozen would still get them."""
         span = max(self.span[0], *(row.ts_ms for row in self.lost[:1]), 0), self.span[1]
@@ -243,7 +240,7 @@ class Facts(Case):
     def spoke(self) -> list[Statement]:
         """The broker's log continues after the first absence began."""
         first_ms = min((out.start_ms for out in self.outs), default=self.span[0])
-        return [row for row in self._ends if row.ts_ms > first_ms]
+        return [r for r in self.own(self.record.rows["log_end"]) if r.ts_ms > first_ms]
 
     def overslept(self) -> list[Statement]:
         """A process did not run, or got no CPU, while another did."""
@@ -251,9 +248,8 @@ class Facts(Case):
 
     def late_news(self) -> list[Statement]:
         """A process ran, and logged several changes long after others did."""
-        rows = [
-            row for b in self.brokers for row in in_span(self.record.late.get(b, ()), self.span)
-        ]
+        late = self.record.late
+        rows = [row for b in self.brokers for row in in_span(late.get(b, ()), self.span)]
         return rows if len(moments(rows)) >= REFUSALS else []
 
     def all_overslept(self) -> list[Statement]:
@@ -313,12 +309,6 @@ class Facts(Case):
         at = self.record.leader_at
         return self.left([o for o in self.removed if at(o.key, o.start_ms - 1) not in brokers])
 
-    def session_longer(self) -> list[Statement]:
-        """Leaders removed the broker before the controller noticed that it was gone."""
-        noticed = [row.ts_ms for row in self.fenced()]
-        early = [row for row in self.removed_by_leaders() if noticed and row.ts_ms < min(noticed)]
-        return early if any(out.left and not out.leader for out in self.removed) else []
-
     def under_min_isr(self) -> list[Statement]:
         return [row for row in self.left() if row.detail.get("under_min_isr") == "true"]
 
@@ -346,7 +336,7 @@ FACTS = (*PARTIES, *SIGNS, *LOSSES, *_LOOKED_FOR)
 def facts(case: Facts) -> dict[str, list[Statement]]:
     """Every fact that is seen, with its rows in order of time."""
     by_fact = {case.party.kind: case.left() or case.troubles}
-    by_fact |= {name: case.said("sign", sign=name) for name in SIGNS}
+    by_fact |= {name: case.signs(name) for name in SIGNS}
     by_fact |= {name: case.of_losses(name) for name in LOSSES}
     by_fact |= {name: getattr(case, name)() for name in _LOOKED_FOR}
     return {name: rows for name, rows in by_fact.items() if rows}

@@ -117,12 +117,8 @@ def find(record: Record, min_isr: int | None = None) -> list[Incident]:
             given[Party("broker", (broker,))] = []
         for party, outs in given.items():
             for part in _parts(party, outs, record):
-                troubles = [
-                    r
-                    for r in episode.troubles
-                    if part is outs
-                    and (r.kind == "offline" or not party.brokers or r.broker in party.brokers)
-                ]
+                rows, own = episode.troubles if part is outs else [], party.brokers
+                troubles = [r for r in rows if r.kind == "offline" or not own or r.broker in own]
                 stories.append(_story(_case(party, part, troubles, record, episode)))
     stories += [_story(_of_losses(group, record)) for group in losses(record)]
     stories += _of_controllers(stories, record)
@@ -189,9 +185,7 @@ def _of_losses(group: list[Loss], record: Record) -> Facts:
 
 def _of_controllers(stories: list[_Story], record: Record) -> Iterable[_Story]:
     """Times without a controller that no other story explains, and decisions of a deposed one."""
-    known = [
-        each.case.span for each in stories if each.case.party.kind in ("controller", "cluster")
-    ]
+    known = [s.case.span for s in stories if s.case.party.kind in ("controller", "cluster")]
     for gone in away(record):
         start_ms, end_ms = gone.span
         if not any(first < end_ms and last > start_ms for first, last in known):
@@ -298,7 +292,9 @@ def _words(case: Facts) -> dict[str, str]:
     """The values for the placeholders in the rules' sentences."""
     leaders = {out.leader for out in case.outs} - {None}
     ends = case.record.log_ends
-    keys = sorted(_all_keys(case))
+    named = [r for name in ("damaged", "too_large") for r in case.signs(name)]  # with a partition
+    keys = sorted({row.key for row in named} or _all_keys(case))
+    leaders = {row.replica for row in named} or leaders
     losing = next(filter(None, map(case.of_losses, ("emptied", "cut", "tail_cut"))), [])
     return {
         "who": _listed(case.brokers),
@@ -307,7 +303,8 @@ def _words(case: Facts) -> dict[str, str]:
         "leaders": _listed(sorted(b for b in leaders if b is not None)),
         "topics": _listed(_topics(case)),
         "times": counted(len(moments(case.troubles)), "time"),
-        "since": " and ".join(clock(ms) for b, ms in ends.items() if b in case.brokers),
+        "since": " and ".join(clock(ms) for b, ms in ends.items() if b in case.brokers)
+        or clock(_times(case)[0]),
         "partitions": _listed([f"{key.topic}-{key.partition}" for key in keys]),
     }
 

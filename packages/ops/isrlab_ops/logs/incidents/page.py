@@ -91,7 +91,7 @@ def _story(story: Story) -> str:
     facts = [("When", story.when), ("Who", story.who), ("Hit", story.hit)]
     facts += [("How long", "; ".join(story.times))] * bool(story.times)
     facts += [("Lost", "; ".join(story.lost))] * bool(story.lost)
-    facts += [("Also", note) for note in (*filter(None, [story.went]), *each.notes)]
+    facts += [("Also", note) for note in each.notes]
     facts += [("Or", other) for other in each.instead]
     facts += [("Check", check) for check in story.checks]
     facts += [("Do", story.remedy.then)] * bool(story.remedy.then)

@@ -6,6 +6,7 @@ A line is not trusted: control characters are escaped, never sent to a terminal.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -50,9 +51,11 @@ class Quote(NamedTuple):
 
 def quotes_of(incidents: Iterable[Incident], rows: Iterable[Statement]) -> dict[Place, Quote]:
     """The lines of the evidence, as the rows have them."""
-    places = {(p.file, p.line): p for incident in incidents for p in incident.evidence}
-    held = ((places.get((row.file, row.line)), row) for row in rows if row.text)
-    return {place: Quote(Raw(row.text.strip()), row.above) for place, row in held if place}
+    places: dict[tuple[str, int], list[Place]] = defaultdict(list)
+    for place in (place for incident in incidents for place in incident.evidence):
+        places[place.file, place.line].append(place)
+    held = ((place, r) for r in rows if r.text for place in places.get((r.file, r.line), ()))
+    return {place: Quote(Raw(row.text.strip()), row.above) for place, row in held}
 
 
 def message(text: str) -> Raw:

@@ -26,6 +26,8 @@ from isrlab.world.cluster import NotSettledError
 from isrlab.world.script import Run
 from isrlab.world.words import ids
 from isrlab_ops.logs.history.record import STOPPING_MS, Record, about, clock
+from isrlab_ops.logs.incidents.contact import failures
+from isrlab_ops.logs.incidents.contact import failures
 from isrlab_ops.logs.incidents.leaderless import Downtime, downs
 from isrlab_ops.logs.incidents.losses import losses
 
@@ -130,9 +132,7 @@ def _first_sign(record: Record, down: Downtime) -> Statement:
     """The first line that shows a broker down; the controller notices later."""
     own = (r.ts_ms for rows in record.rows.values() for r in rows if r.broker == down.broker)
     spoke = max((ms for ms in own if ms < down.from_ms), default=0)
-    rows = (r for sign in AWAY for r in record.said_of(sign) if r.replica == down.broker)
-    near = [r for r in rows if spoke <= r.ts_ms <= down.from_ms]
-    return min(near, key=_ms, default=down.row)
+    return next(iter(failures(record, down.broker, (spoke, down.from_ms), AWAY)), down.row)
 
 
 def _ms(row: Statement) -> int:

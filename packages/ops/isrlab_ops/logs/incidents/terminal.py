@@ -50,7 +50,7 @@ def story_lines(
     )
     yield _bold(f"{f'{story.number}.':<3} {head}")
     yield from _indented(rest)
-    texts = [f"{story.went}"] * bool(story.went) + [f"Also: {note}" for note in each.notes]
+    texts = [f"Also: {note}" for note in each.notes]
     if not is_chief:
         texts = [each.says, f"{story.who}; hit: {'; '.join((story.hit, *story.times))}.", *texts]
         texts += [f"Lost: {'; '.join(story.lost)}."] * bool(story.lost)

@@ -120,12 +120,14 @@ def history_of(events: Events, files: pa.Table | Sequence[dict[str, Any]] = ()) 
 def _put_aside_too_late(rows: Sequence[Statement]) -> None:
     """Turn fencings by a deposed controller into signs: it was paused, and on waking
     fences brokers although another was elected. These decisions are never stored."""
-    elected = None
+    elected, failed = None, [r for r in rows if r.detail.get("sign") == "not_stored"]
     for row in rows:
         if row.detail.get("sign") == "controller_elected":
             elected = row.broker
         is_decided = row.detail.get("cause") == "fenced" and "broker_epoch" not in row.detail
-        if row.kind == "crash" and is_decided and elected not in (None, row.broker):
+        if row.kind == "crash" and is_decided and (elected not in (None, row.broker) or any(
+            r.broker == row.broker and 0 <= r.ts_ms - row.ts_ms <= BLIP_MS for r in failed
+        )):  # fmt: skip
             others = {name: text for name, text in row.detail.items() if name != "cause"}
             row.kind, row.detail = "sign", others | {"sign": "fenced_too_late"}
 
@@ -199,10 +201,11 @@ def proven(
             proven_rows.append(_row_of(key, start_ms, "unknown", why))
             if proven_rows[:-1] and life and life[0].ts_ms > start_ms:  # by then it was deleted
                 proven_rows.append(_row_of(key, life[0].ts_ms - 1, "deleted", row=life[0]))
-        end_ms = scene.end_ms
+        end_ms, rest = scene.end_ms, life
         if following is not None:
-            end_ms = (following.after or following.rows[0]).ts_ms
-        placed = sorted([*placed, *_doubts(placed, scene, end_ms)], key=lambda each: each.ts_ms)
+            end_ms, rest = (following.after or following.rows[0]).ts_ms, []
+        doubts = _doubts(placed, scene, end_ms, rest)
+        placed = sorted([*placed, *doubts], key=lambda each: each.ts_ms)
         proven_rows += _with_replicas(key, placed, life, earlier)
     return proven_rows
 
@@ -213,8 +216,11 @@ def _is_created(state: StoredState | None) -> bool:
     return state.version == 0 or (state.version is None and state.leader_epoch == 0)
 
 
-def _doubts(placed: Sequence[PlacedState], scene: Scene, end_ms: int) -> Iterator[PlacedState]:
+def _doubts(
+    placed: Sequence[PlacedState], scene: Scene, end_ms: int, rows: Sequence[Statement]
+) -> Iterator[PlacedState]:
     """Why the last known state, or a state before a gap, may have ended earlier than `end_ms`."""
+    deleted = [(row.ts_ms, row.replica) for row in rows if row.kind == "unhosted"]
     for each, after in zip(placed, [*placed, None][1:], strict=True):
         state, until_ms = each.state, after.ts_ms if after else end_ms + 1
         if state is None or state.isr is None:
@@ -227,6 +233,9 @@ def _doubts(placed: Sequence[PlacedState], scene: Scene, end_ms: int) -> Iterato
             away = (gone for gone in scene.gone[slice(*places)] if gone[1] in state.isr)
             doubts = [(ms, f"broker {b} was gone, and no line says that it left the ISR")
                       for ms, b in islice(away, 1) if len(state.isr) > 1]  # fmt: skip
+            doubts += [(ms, f"broker {b} deleted its log, and no line says that it left the ISR")
+                       for ms, b in deleted if b in state.isr
+                       and (b == state.leader or state.leader not in scene.bounds)]  # fmt: skip
             if state.leader in scene.ends:
                 last_ms = max(scene.ends[state.leader], each.ts_ms) + 1
                 doubts.append((last_ms, f"the log of its leader, broker {state.leader}, ends"))

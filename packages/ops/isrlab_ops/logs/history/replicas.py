@@ -84,7 +84,7 @@ def incarnations_of_topic(rows: Sequence[Statement]) -> list[Incarnation]:
             gone.add(row.replica)
         elif row.kind == "hosted":
             gone.discard(row.replica)
-        elif row.kind in ("isr_commit", "leader") and row.isr:
+        elif row.kind in ("isr_commit", "leader", "metadata") and row.isr:
             isr = set(row.isr)
         epochs = (row.partition_epoch, row.leader_epoch)
         known = [epoch for epoch in epochs if epoch is not None]

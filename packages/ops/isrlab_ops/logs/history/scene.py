@@ -174,7 +174,9 @@ class Scene:
     @cached_property
     def is_kraft(self) -> bool:
         return self.hears_all or any(
-            row.detail.get("sign") in KRAFT_SIGNS or row.detail.get("cause") in KRAFT_CAUSES
+            row.detail.get("sign") in KRAFT_SIGNS
+            or row.detail.get("cause") in KRAFT_CAUSES
+            or "mode" in row.detail
             for row in self.rows
         )
 

@@ -59,7 +59,7 @@ class Findings:
         open_ones = [
             each
             for each in still  # it may be over, if no line shows the end
-            if set(self.not_known).isdisjoint(each.partitions)
+            if not {*self.not_known} & ({*each.partitions} or {*self.not_known})
             or not lost(self.record).keys().isdisjoint(each.who)
         ]
         is_wrong = self.under_replicated or self.under_min_isr or self.leaderless or open_ones
@@ -111,7 +111,7 @@ def found_in(
     rows = [row for scene in history.scenes for row in scene.rows]
     faults = [each for each in history.faults if window.has_fault(each)]
     faults += _unprintable(logs)
-    short = {key: record.replicas[key] - set(isr) for key, isr in known.items()}
+    short = {key: record.held(key, record.spans[key][-1]) - {*isr} for key, isr in known.items()}
     settings = settings_of(record, logs.file_rows, min_isr)
     below = [key for key, isr in known.items() if len(isr) < (settings.least(key) or 0)]
     return Findings(
@@ -174,10 +174,12 @@ def _contradicted(faults: Sequence[Fault]) -> list[str]:
 
 
 def _perhaps_back(logs: BrokerLogs, history: History, record: Record) -> set[Key]:
-    """Short partitions whose return only another log may show (in KRaft, a state-change.log)."""
-    if any(scene.hears_all for scene in history.scenes) or not logs.file_rows:
-        return set()
+    """Short partitions whose return only another log may show (in KRaft, a state-change.log), or
+    whose deletion (a server.log)."""
     servers = [row["brokers"] for row in logs.file_rows if "server" in (row["parts"] or "").split()]
+    hears_all = any(s.has_metadata_log or (s.hears_all and servers) for s in history.scenes)
+    if hears_all or not logs.file_rows:
+        return set()
     heard = {name for names in servers for name in (names or "?").split(",")}
     is_kraft = any(scene.is_kraft for scene in history.scenes)
     short = {k for k, spans in record.spans.items() if record.replicas[k] - {*spans[-1].isr}}

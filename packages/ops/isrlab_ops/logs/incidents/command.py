@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -115,10 +116,11 @@ def follow(
                 first = () if last else terminal.first_lines(answered.of(answered.answer), _width())
                 _print(first)
                 _print(["", "DOUBT", *terminal.fault_lines(faults)] if faults else ())
-                for story in answered.of(answered.answer).stories:
-                    if findings.incidents[story.number - 1] in news:
-                        title = "OVER" if story.incident.is_over else "OPEN"
-                        _print(["", title, *terminal.story_lines(story, _width())])
+                stories = answered.of(answered.answer).stories
+                for number, incident in news.items():
+                    story = replace(stories[findings.incidents.index(incident)], number=number)
+                    title = "OVER" if incident.is_over else "OPEN"
+                    _print(["", title, *terminal.story_lines(story, _width())])
             last = findings or last
             time.sleep(every_s)
     except KeyboardInterrupt:

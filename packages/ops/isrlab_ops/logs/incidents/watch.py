@@ -25,21 +25,30 @@ def watch(
     time_zone: str | None = None,
     min_isr: int | None = None,
     window: Window | None = None,
-) -> Iterator[tuple[Findings | None, list[Incident]]]:
-    """Yields the current findings, and the incidents that opened or ended since the last ones.
+) -> Iterator[tuple[Findings | None, dict[int, Incident]]]:
+    """Yields the current findings, and the incidents that opened or ended since the last ones, by a
+    number that each keeps.
 
     With the first findings come only open incidents. If nothing is new, yields None and no
     incident. Raises LogDirError as `follow` does.
     """
-    raised: list[Incident] | None = None  # the last known incidents
+    raised: list[Incident] = []  # the last state of every incident so far
+    is_first = True
     for logs in follow(log_dir, time_zone=time_zone):
         if logs is None or not logs.rows:
-            yield None, []
+            yield None, {}
             continue
         history = history_of(logs.rows, logs.file_rows)
         findings = found_in(logs, history, min_isr=min_isr, window=window)
-        news = [now for now in findings.incidents if not _is_raised(now, raised)]
-        raised = findings.incidents
+        news, free = {}, [*range(len(raised))]
+        for now in findings.incidents:
+            place = next((n for n in free if _is_same(now, raised[n])), len(raised))
+            before = raised[place : place + 1]
+            if now.is_over != before[0].is_over if before else not (is_first and now.is_over):
+                news[place + 1] = now
+            raised[place : place + 1] = [now]
+            free = [n for n in free if n != place]
+        is_first = False
         yield findings, news
 
 
@@ -49,15 +58,8 @@ def rehearse(log_dir: PathName, step_ms: int) -> Iterator[tuple[int, Incident]]:
     with TemporaryDirectory() as folder:
         watched = watch(folder)
         for now_ms in replayed(log_dir, folder, step_ms):
-            for incident in next(watched)[1]:
+            for incident in next(watched)[1].values():
                 yield now_ms, incident
-
-
-def _is_raised(now: Incident, before: list[Incident] | None) -> bool:
-    """Whether an incident was known in this state; at first, whether it is over."""
-    if before is None:
-        return now.is_over
-    return any(_is_same(now, other) and now.is_over == other.is_over for other in before)
 
 
 def _is_same(now: Incident, other: Incident) -> bool:

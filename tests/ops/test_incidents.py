@@ -107,6 +107,14 @@ MORE = {
     "412-slow-disk-of-all": ([("broker_slow", (1,))], 0),
     # it ran for a small part of the time, until the logs end, and no ISR changed
     "392-slow-leader-only": ([("broker_strained", (1,))], 1),
+    "282-idle-killed": ([("died", (3,))], 1),
+    "381-idle-host-gone": ([("silent", (3,))], 1),
+    "392-rolled-then-killed": ([("restart", ()), ("silent", (3,))], 1),
+    "412-idle-killed": ([("died", (3,))], 1),
+    "372-wrong-address": ([("restart", ()), ("not_reached", (3,))], 1),
+    "422-damaged": ([("damaged_segment", ()), ("restart", ())], 1),
+    "392-no-files": ([("out_of_resources", (3,))], 1),
+    "422-loaded": ([], 0),
     **TIMED,
 }
 

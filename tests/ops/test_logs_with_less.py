@@ -30,7 +30,9 @@ OUTCOMES = ("falsely calm", "unproved calm", "false alarm", "not known", "right"
 NOTICED_MS = 5_000  # others have noticed a killed process by then
 PARTS = 20  # of the time of a recording, to cut it at
 SETTLED_MS = 15_000  # a cluster may be restless for so long after a fault
-BEGIN = re.compile(r"(kill|pause|cut|disk|starve|slow|SIG(?:KILL|STOP|TERM)|delete|reassign)\b")
+BEGIN = re.compile(
+    r"(kill|pause|lose|elect|damage|limit|cut|disk|starve|slow|SIG(?:KILL|STOP|TERM)|delete|reassign)\b"
+)
 END = re.compile(r"(start|resume|heal|launch|SIGCONT|every ISR|in sync|zookeeper back)")
 
 

@@ -12,11 +12,15 @@ acknowledged records of each partition are gone, with their range of offsets and
 from __future__ import annotations
 
 import argparse
+import ctypes
 import gzip
 import json
+import os
 import re
+import resource
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -35,6 +39,8 @@ from record.cluster import Cluster
 FOLDER = Path(__file__).parents[3] / "data" / "recordings" / "incidents"
 LAG_MS, SESSION_MS = 6_000, 9_000
 EVERY_S = 0.3  # a record to each partition
+NEW_NETWORK = 0x4000_0000  # CLONE_NEWNET
+HOST, MAC = "10.77.0.3", "02:00:00:00:00:03"
 HELPER, QUORUM = 4, (100, 101, 102)
 JARS = bytes(Path.home() / ".m2" / "repository")
 Script = Callable[["Recorder"], None]
@@ -55,6 +61,33 @@ def _quorum(version: str, base: int) -> dict[int, config.Settings]:
         own[n] = {"controller.quorum.voters": voters, "process.roles": "controller",
                   "listeners": f"CONTROLLER://127.0.0.1:{base + n}"}  # fmt: skip
     return own
+
+
+def _ip(text: str) -> None:
+    subprocess.run(["ip", *text.split()], check=True)
+
+
+def _give_a_host(cluster: Cluster) -> None:
+    """Give broker 3 an address in a network of this process alone. Once the address is deleted,
+    packets to it go to a link with nobody at its other end. Needs root."""
+    if ctypes.CDLL(None).unshare(NEW_NETWORK):
+        raise PermissionError("a network of its own needs root")
+    for text in (
+        "link set lo up",
+        f"addr add {HOST}/32 dev lo",
+        "link add away type veth peer nobody",
+        "link set away up",
+        "link set nobody up",
+        "addr add 10.99.0.1/24 dev away",
+        f"route add {HOST}/32 dev away",
+        f"neigh add {HOST} lladdr {MAC} dev away",
+    ):
+        _ip(text)  # fmt: skip
+    path, port = cluster.home(3) / "server.properties", cluster.base + 3
+    listeners = (
+        f"listeners=PLAINTEXT://0.0.0.0:{port}\nadvertised.listeners=PLAINTEXT://{HOST}:{port}"
+    )
+    path.write_text(f"{path.read_text()}{listeners}\n")
 
 
 class Recorder:
@@ -140,6 +173,41 @@ class Recorder:
         """Remove the folders of a topic from a broker's disk."""
         for path in (self.cluster.home(int(number)) / "data").glob(f"{topic}-*"):
             shutil.rmtree(path)
+
+    def _lose(self, number: str) -> None:
+        """Take the host of a broker away: its process stops, and nothing answers at its address."""
+        self.cluster.pause(int(number))
+        _ip(f"addr del {HOST}/32 dev lo")
+
+    def _burn(self, count: str, for_s: str) -> None:
+        """Let processes that only compute run on the processor of the cluster."""
+        command = [sys.executable, "-c", "while True: pass"]
+        busy = [subprocess.Popen(command) for _ in range(int(count))]
+        time.sleep(float(for_s))
+        for process in busy:
+            process.kill()
+            process.wait()
+        self.note(f"{count} processes no longer burn")
+
+    def _damage(self, number: str, topic: str) -> None:
+        """Overwrite the last byte of a topic's partition 0 on a broker's disk."""
+        (path,) = (self.cluster.home(int(number)) / "data" / f"{topic}-0").glob("*.log")
+        with path.open("r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            last = file.read(1)[0]
+            file.seek(-1, os.SEEK_END)
+            file.write(bytes([last ^ 0xFF]))
+
+    def _limit(self, number: str) -> None:
+        """Let a broker open no more files than it has open now."""
+        pid = self.cluster.processes[int(number)].pid
+        limit = len(os.listdir(f"/proc/{pid}/fd"))
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, limit))
+
+    def _elect(self, *numbers: str) -> None:
+        """Let the preferred replicas of partitions of `orders` lead."""
+        for number in numbers:
+            self.note(self.cluster.ask("elect", f"orders-{number}=preferred"))
 
     def _settle(self, for_s: str = "40") -> None:
         """Wait until all ISRs are full, but at most for `for_s` seconds."""
@@ -419,6 +487,64 @@ def start_fails(recorder: Recorder) -> None:
     recorder.do("start 3; settle")
 
 
+def idle_killed(recorder: Recorder) -> None:
+    """A broker is killed whose partitions get no records: no leader removes it for its lag."""
+    _idle(recorder)
+    recorder.do("wait 6; kill 3; wait 25")
+
+
+def idle_host_gone(recorder: Recorder) -> None:
+    """The host of a broker is gone, whose partitions get no records."""
+    _idle(recorder)
+    recorder.do("wait 6; lose 3; wait 40")
+
+
+def _idle(recorder: Recorder) -> None:
+    recorder.create("orders", (1, 2, 3), (2, 3, 1), (3, 1, 2), min_insync_replicas=2)
+    recorder.create("audit", (1, 2), (2, 1))
+    recorder.feed("audit", "all")
+
+
+def loaded(recorder: Recorder) -> None:
+    """No broker fails; others compute on the one processor that all brokers share."""
+    recorder.create("orders", (1, 2, 3), (2, 3, 1), (3, 1, 2), min_insync_replicas=2)
+    recorder.feed("orders", "all")
+    recorder.do("wait 10; burn 6 40; settle; wait 10")
+
+
+def rolled_then_killed(recorder: Recorder) -> None:
+    """All brokers are restarted one by one, and soon afterwards one of them is killed."""
+    recorder.create("orders", (1, 2, 3), (2, 3, 1), (3, 1, 2), min_insync_replicas=2)
+    recorder.feed("orders", "all")
+    for number in "123":
+        recorder.do(f"wait 4; shut {number}; wait 1; start {number}; settle 20")
+    recorder.do("wait 5; kill 3; wait 14")
+
+
+def wrong_address(recorder: Recorder) -> None:
+    """A broker is restarted with an address that others cannot connect to, and leads again."""
+    recorder.create("orders", (1, 2, 3), (2, 3, 1), (3, 1, 2), (3, 2, 1), min_insync_replicas=2)
+    recorder.feed("orders", "all")
+    recorder.do("wait 8; shut 3")
+    path, port = recorder.cluster.home(3) / "server.properties", recorder.cluster.base + 33
+    path.write_text(path.read_text() + f"advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n")
+    recorder.do("wait 2; start 3; wait 6; elect 2 3; wait 20")
+
+
+def damaged(recorder: Recorder) -> None:
+    """A byte of the leader's log is wrong, in a batch that a restarted follower has yet to copy."""
+    recorder.create("orders", (1, 2, 3), (2, 3, 1), (2, 1, 3), min_insync_replicas=2)
+    recorder.feed("orders", "all")
+    recorder.do("wait 8; shut 3; wait 5; damage 1 orders; wait 3; start 3; wait 25")
+
+
+def no_files(recorder: Recorder) -> None:
+    """A broker may open no more files, and cannot write its checkpoints."""
+    recorder.create("orders", (1, 2, 3), (2, 3, 1), (3, 1, 2), min_insync_replicas=2)
+    recorder.feed("orders", "all")
+    recorder.do("wait 10; limit 3; wait 25")
+
+
 def dir_locked(recorder: Recorder) -> None:
     """A second process is started on the directory of a hanging broker, and ends by itself."""
     recorder.create("orders", (1, 2, 3), (2, 3, 1), (3, 1, 2), min_insync_replicas=2)
@@ -436,7 +562,8 @@ SCRIPTS: dict[str, Script] = {
         unclean, acks_one, writes_in_flight, power_failure, emptied_last, emptied_follower,
         leaderless, leaderless_at_end, slow_leader, slow_leader_only, slow_disk, slow_disk_of_all,
         quorum_lost, quorum_lost_alone, old_controller, frozen_controller, cancelled, made_again,
-        start_fails, dir_locked,
+        start_fails, dir_locked, idle_killed, idle_host_gone, loaded, rolled_then_killed,
+        wrong_address, damaged, no_files,
     )
 }  # fmt: skip
 WITH_QUORUM = ("quorum-lost", "quorum-lost-alone", "old-controller")
@@ -467,6 +594,10 @@ def record(name: str, version: str, out: Path) -> Path:
     brokers = (1, 2, 3, *QUORUM[1:]) if is_quorum else (1, 2, 3) if kraft else (HELPER, 1, 2, 3)
     java: dict[int, list[str]] = {}
     cluster = Nodes(version, brokers, settings, java=java)
+    if name == "idle-host-gone":
+        _give_a_host(cluster)
+    if name == "loaded":
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     if name.startswith("slow-disk"):
         java[1] = [f"-javaagent:{config.agent(version)}={cluster.folder / 'gate-1'},slow"]
     if is_quorum:

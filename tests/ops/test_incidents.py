@@ -57,6 +57,7 @@ TIMED = {
     "392-controller-paused-shortly": ([("leader_stalled", (1,))], 2),
 }
 
+BOTH = [("died_and_back", (3,)), ("died_and_back", (2,))]
 # The same for recordings whose truth has only the ISRs at the end.
 MORE = {
     "0822-leader-paused": ([("broker_stalled", (2,))], 0),
@@ -72,26 +73,14 @@ MORE = {
     "282-zookeeper-away": ([("zookeeper_away", ())], 0),
     "412-controller-paused": ([("controller_stalled", (100,))], 0),
     # broker 2 removed broker 3 before it stopped itself: this is no power failure
-    "402-unclean": (
-        [("died_and_back", (3,)), ("died_and_back", (2,)), ("unclean_election", ())],
-        1,  # over but not calm: records are lost
-    ),
+    "402-unclean": ([*BOTH, ("unclean_election", ())], 1),  # over but not calm: records are lost
     "412-two-faults": ([("died", (2,)), ("frozen", (3,))], 1),
-    "440-unclean": (
-        [("died_and_back", (3,)), ("died_and_back", (2,)), ("unclean_election", ())],
-        1,
-    ),
+    "440-unclean": ([*BOTH, ("unclean_election", ())], 1),
     # the losses are real, but no log shows that the producers used acks=1
     "431-acks-one": ([("died_and_back", (2,)), ("uncommitted_records_cut", ())], NOT_KNOWN),
-    "282-unclean": (
-        [("died_and_back", (3,)), ("died_and_back", (2,)), ("unclean_election", ())],
-        1,
-    ),
+    "282-unclean": ([*BOTH, ("unclean_election", ())], 1),
     "362-leaderless": ([("died_and_back", (3,)), ("no_leader", ()), ("died_and_back", (2,))], 0),
-    "412-emptied-last": (
-        [("died_and_back", (3,)), ("died_and_back", (2,)), ("emptied_leader", (2,))],
-        1,
-    ),
+    "412-emptied-last": ([*BOTH, ("emptied_leader", (2,))], 1),
     "332-emptied-follower": ([("restarted", ()), ("emptied_log", (3,))], 0),
     # its brokers log nothing once the controller answers again
     "420-frozen-controller": ([("controller_away", (100,))], 1),

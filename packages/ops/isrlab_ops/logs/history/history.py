@@ -120,14 +120,10 @@ def history_of(events: Events, files: pa.Table | Sequence[dict[str, Any]] = ()) 
 def _put_aside_too_late(rows: Sequence[Statement]) -> None:
     """Turn fencings by a deposed controller into signs: it was paused, and on waking
     fences brokers although another was elected. These decisions are never stored."""
-    elected, failed = None, [r for r in rows if r.detail.get("sign") == "not_stored"]
-    for row in rows:
-        if row.detail.get("sign") == "controller_elected":
-            elected = row.broker
-        is_decided = row.detail.get("cause") == "fenced" and "broker_epoch" not in row.detail
-        if row.kind == "crash" and is_decided and (elected not in (None, row.broker) or any(
-            r.broker == row.broker and 0 <= r.ts_ms - row.ts_ms <= BLIP_MS for r in failed
-        )):  # fmt: skip
+    failed = [(r.broker, r.ts_ms) for r in rows if r.detail.get("sign") == "not_stored"]
+    for row in (r for r in rows if r.detail.get("cause") == "fenced" and r.kind == "crash"):
+        near = (ms for broker, ms in failed if broker == row.broker)
+        if "broker_epoch" not in row.detail and any(0 <= ms - row.ts_ms <= BLIP_MS for ms in near):
             others = {name: text for name, text in row.detail.items() if name != "cause"}
             row.kind, row.detail = "sign", others | {"sign": "fenced_too_late"}
 

@@ -1,9 +1,9 @@
 """Contact: what is heard of each broker, counted once for all rules.
 
 Theory of operation. Others lose contact when connections are refused, fetches or a controller's
-requests get no answer, or the controller fences the broker. It is back with a start, an unfencing,
-or as it joins an ISR. Membership alone proves nothing: a leader keeps a replica that is at the end
-of an idle log (KAFKA-7152).
+requests get no answer, the controller fences the broker, or several leaders remove it. It is back
+with a start, an unfencing, or as it joins an ISR. Membership alone proves nothing: a leader keeps a
+replica that is at the end of an idle log (KAFKA-7152).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import lru_cache
 from isrlab.events.spans import Interval
 from isrlab.events.statements import Statement
 from isrlab_ops.logs.history.record import BIRTH_MS, Record, about, in_span
+from isrlab_ops.logs.incidents.controllers import NOT_ANSWERED
 
 REFUSED = ("not_listening", "no_connection")
 FAILED = (*REFUSED, "fetch_failed", "request_failed")
@@ -45,8 +46,7 @@ def lost(record: Record) -> dict[int, list[Statement]]:
 
 
 def unreached(record: Record) -> dict[int, list[Statement]]:
-    """By broker that the others can't connect to for longer than a session, until the logs end,
-    while the controller, whose log is here, does not fence it: the failures."""
+    """By broker that no controller here fences though connections to it fail: the failures."""
     return _not_heard(record)[1]
 
 
@@ -55,10 +55,13 @@ def _not_heard(record: Record) -> tuple[dict[int, list[Statement]], dict[int, li
     back, member = defaultdict[int | None, int](int), defaultdict[int, int](int)
     for row in (*record.rows["restart"], *record.starts):
         back[about(row)] = max(back[about(row)], row.ts_ms)
+    left: dict[int, list[Statement]] = defaultdict(list)  # others took the broker out
     for row in record.rows["isr_commit"]:
         isr, before = {*(row.isr or ())}, {*(row.isr_before or row.isr or ())}
         for broker in isr - before:
             back[broker] = max(back[broker], row.ts_ms)
+        for broker in (before - isr - {row.broker}) & {*row.ids("replicas")}:
+            left[broker].append(row)
     for span in (spans[-1] for spans in record.spans.values()):
         for broker in span.isr if len(span.isr) > 1 else ():  # so it was not fenced then
             member[broker] = max(member[broker], span.start_ms)
@@ -68,13 +71,13 @@ def _not_heard(record: Record) -> tuple[dict[int, list[Statement]], dict[int, li
         own_ms, back_ms = record.log_ends.get(broker, 0), back[broker]
         since_ms = max(back_ms, member[broker], own_ms - BIRTH_MS - 1)
         rows = [r for r in record.rows["crash"] if about(r) == broker and r.ts_ms > since_ms]
+        out = [row for row in left[broker] if row.ts_ms > max(back_ms, own_ms + BIRTH_MS)]
+        rows += out if own_ms and len({row.broker for row in out}) > 1 else []
         failed = failures(record, broker, (max(back_ms, own_ms) + 1, record.end_ms))
         is_refused = own_ms > 0 and any(row.detail["sign"] in REFUSED for row in failed)
         since = failed[0].ts_ms if failed else record.end_ms, record.end_ms
-        is_ruled = broker in by_controller and not any(
-            record.said("sign", since, sign=name)
-            for name in ("controller_lost", "heartbeat_failed")
-        )
+        signs = {row.detail["sign"] for row in record.said("sign", since)}
+        is_ruled = broker in by_controller and signs.isdisjoint(("controller_lost", NOT_ANSWERED))
         if is_refused and is_ruled and not rows and failed[-1].ts_ms - since[0] > SESSION_MS:
             alive[broker] = failed
         elif is_refused or len({row.ts_ms // 1000 for row in failed}) > 1:

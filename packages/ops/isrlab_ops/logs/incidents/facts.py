@@ -32,7 +32,7 @@ PARTIES = (
     "broker", "link", "controller", "zookeeper", "cluster", "loss", "quorum", "strained", "topic",
     "cancelled",
 )  # fmt: skip
-SIGNS = ("session_lost", "out_of_resources", "start_failed", "damaged", "too_large")
+SIGNS = ("session_lost", "disk_full", "out_of_resources", "start_failed", "damaged", "too_large")
 LOSSES = ("unclean", "emptied", "leads", "cut", "tail_cut", "leaderless")  # Loss.rows
 
 
@@ -176,16 +176,6 @@ class Facts(Case):
         is_controller = self.party.kind == "controller" and self.outs
         return [row for row in rows if is_controller and row.broker in self.brokers]
 
-    def after_election(self) -> list[Statement]:
-        """At least half of the absences were caused by leaders that had just been elected."""
-        rows: list[Statement] = []
-        for out in self.outs:
-            times, brokers = self.record.leaders.get(out.key, ([], []))
-            elected = [t for t, b in zip(times[1:], brokers[1:], strict=True) if b == out.leader]
-            is_new = any(0 <= out.start_ms - ts_ms <= SAME_EVENT_MS for ts_ms in elected)
-            rows += [out.left] if is_new and out.left else []
-        return rows if self.outs and len(rows) >= len(self.outs) / 2 else []
-
     # Lines of processes, sessions and controllers
 
     def stop_asked(self) -> list[Statement]:
@@ -277,20 +267,12 @@ class Facts(Case):
         rows = self.record.said("sign", span, sign="fenced_too_late")
         return [row for row in rows if row.broker in self.brokers]
 
-    def controller_moved(self) -> list[Statement]:
-        return elections(self.record, self.span)
-
     def refused_updates(self) -> list[Statement]:
         """A leader keeps requesting changes from a state that is no longer stored."""
         rows = [r for r in self.said("isr_rejected") if r.detail.get("error") == "BADVERSION"]
         return rows if len(rows) >= REFUSALS else []
 
     # Disks, memory, replicas, settings
-
-    def disk_full(self) -> list[Statement]:
-        rows = self.failed() + self.said("crash")
-        signs = self.said("sign", sign="disk_full")
-        return signs or [row for row in rows if "No space" in str(row.detail)]
 
     def dir_failed(self) -> list[Statement]:
         return [row for row in self.failed() if row.detail.get("cause") != "fetcher gave up"]

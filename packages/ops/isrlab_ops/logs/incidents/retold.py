@@ -27,7 +27,6 @@ from isrlab.world.script import Run
 from isrlab.world.words import ids
 from isrlab_ops.logs.history.record import STOPPING_MS, Record, about, clock
 from isrlab_ops.logs.incidents.contact import failures
-from isrlab_ops.logs.incidents.contact import failures
 from isrlab_ops.logs.incidents.leaderless import Downtime, downs
 from isrlab_ops.logs.incidents.losses import losses
 

@@ -212,7 +212,7 @@ def totals() -> dict[str, int]:
     paths = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     lines = Counter[str]()
     for path in paths:
-        if kind_of(path) and not {"__pycache__", "build"} & {*path.parts}:
+        if kind_of(path) and not re.search(r"__pycache__|/build/|egg-info", str(path)):
             lines[kind_of(path)] += len(path.read_text("utf-8").splitlines())
     return lines
 

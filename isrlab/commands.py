@@ -120,7 +120,7 @@ def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
       python -m isrlab lab
       python -m isrlab lab my-folder --no-browser
     """
-    require("notebooks")
+    require("book")
     has_folder = bool(arguments) and not arguments[0].startswith("-")
     folder = Path(arguments[0] if has_folder else "isrlab-workbook")
     try:

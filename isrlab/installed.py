@@ -26,6 +26,7 @@ DATA, NOTEBOOKS = ROOT / "data", ROOT / "notebooks"
 GIVEN = ".isrlab-given.json"  # path: digest of what was given
 EXTRAS = {  # a library that only this extra has
     "notebooks": "papermill", "fleet": "numba", "spark": "pyspark", "live": "confluent_kafka",
+    "book": "isrlab_book",
 }  # fmt: skip
 
 

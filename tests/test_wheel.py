@@ -209,7 +209,7 @@ ANSWERS = {  # extras: for each command its output and exit status
         ("logs loss.txt", 'the command logs is not installed: pip install "isrlab[ops]"', 2),
         ("search", 'the command search is not installed: pip install "isrlab[proof]"', 2),
         ("report", 'papermill missing: pip install "isrlab[notebooks]"', 2),
-        ("lab", 'papermill missing: pip install "isrlab[notebooks]"', 2),
+        ("lab", 'isrlab_book missing: pip install "isrlab[book]"', 2),
     ],
     "ops,proof": [
         (f"logs {{inside}}/{RECORDING}", "CALM", 0),

@@ -123,9 +123,8 @@ def _link(out: Path, runs: list[RunRecord], files: dict[str, str]) -> None:
 
 @cache
 def _guests() -> list[Any]:
-    """Modules of other packages that add to pages, as entry points of the group `isrlab.pages`:
-    `on_index(out)` names what the index shows, `add_links(notebook)` adds links without an address
-    to a notebook, and `linked(page, out)` sets their addresses."""
+    """What adds to pages (entry points `isrlab.pages`): `on_index(out)` names what the index shows,
+    `add_links(notebook)` adds links without an address, `linked(page, out)` sets the addresses."""
     return [entry.load() for entry in entry_points(group="isrlab.pages")]
 
 

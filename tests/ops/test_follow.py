@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import shutil
+from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 from isrlab.__main__ import main
 from isrlab_ops.logs import recordings
 from isrlab_ops.logs.incidents import command
-from isrlab_ops.logs.incidents.watch import rehearse
+from isrlab_ops.logs.incidents.watch import rehearse, watch
 from isrlab_ops.logs.reader import LogDirError, growing, read_local
 from isrlab_ops.logs.reader.growing import follow
 from isrlab_ops.logs.reader.one_file import LogFile
@@ -125,6 +126,14 @@ def test_an_incident_is_told_when_it_opens_and_when_it_is_over():
     assert over.blamed == (3,)
     assert opened_ms - opened.start_ms <= 2_000
     assert over.end_ms <= over_ms < over.end_ms + 6_000  # it is over when it stays so
+
+
+def test_an_incident_keeps_its_number_as_earlier_ones_become_known(tmp_path):
+    watched, brokers = watch(tmp_path), defaultdict(set)
+    for _ in recordings.replayed(recordings.folder("3.9"), tmp_path, 4_000):
+        for number, each in next(watched)[1].items():
+            brokers[number].add(each.out)
+    assert brokers == {1: {(1,)}, 2: {(1,)}, 3: {(), (3,)}, 4: {(2,)}}
 
 
 def test_the_command(tmp_path, monkeypatch):

@@ -17,9 +17,8 @@ from isrlab.events import schema
 from isrlab.events.exact import Key
 from isrlab_book.workbook.your_cluster import figures
 from isrlab_ops.logs import recordings
-from isrlab_ops.logs.history.record import STARTS, Record
+from isrlab_ops.logs.history.record import Record
 from isrlab_ops.logs.incidents import command, rules
-from isrlab_ops.logs.incidents.find import find
 from isrlab_ops.logs.incidents.look import CALM, NOT_KNOWN, WRONG, look
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
@@ -234,25 +233,6 @@ def test_replicas_that_were_moved_away_are_not_missing_where_no_controller_tells
     found = look(tmp_path)
     assert found.status == CALM
     assert [each.blamed for each in found.incidents if each.blamed] == [(4,)]
-
-
-def test_a_broker_that_removed_another_did_not_stop_together_with_it():
-    """Broker 3 is killed; broker 2 removes it and is killed later; both start within a minute."""
-
-    def row(ts_ms, kind, broker, isr=None, **detail):
-        place = {"topic": "t", "partition": 0} if isr else {}
-        return {"run": "r", "ts_ms": ts_ms, "kind": kind, "broker": broker, "isr": isr,
-                "detail": detail} | place  # fmt: skip
-
-    def life(broker, start_ms):
-        starts = [row(start_ms + n, "sign", broker, sign=s) for n, s in enumerate(STARTS)]
-        return [row(0, "log_start", broker), *starts, row(120_000, "log_end", broker)]
-
-    stored = [(1_000, [2, 3]), (30_000, [2]), (100_000, [2, 3])]
-    rows = [row(ts_ms, "isr_commit", 2, isr, leader="2") for ts_ms, isr in stored]
-    rows += [*life(2, 80_000), *life(3, 60_000), *life(1, 0)]
-    found = find(Record(schema.table(sorted(rows, key=lambda each: each["ts_ms"]))))
-    assert [(each.what, each.who) for each in found] == [("died_and_back", (3,))]
 
 
 def test_replicas_that_a_resumed_broker_removes_are_not_in_the_next_incident():

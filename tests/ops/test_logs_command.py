@@ -110,7 +110,7 @@ def test_every_rule_has_a_remedy_a_reason_and_words_for_its_facts():
     assert set(FACTS) == set(REMEDIES.facts)
     assert [rule.name for rule in RULES if not REMEDIES.sentence(rule.learn)] == []
     assert all(REMEDIES.of[rule.name].done for rule in RULES if rule.is_grave)
-    words = dict.fromkeys(("who", "losers", "partitions"), "1")
+    words = dict.fromkeys(("who", "losers", "partitions", "isr"), "1")
     assert all(each.then.format_map(words) for each in REMEDIES.of.values())
     with pytest.raises(ValueError, match=r"remedies\.txt:1: 'thne x' is not part of a remedy"):
         Remedies("thne x")

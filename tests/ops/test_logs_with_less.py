@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
+from isrlab_ops.logs.incidents.answer import answer_about
 from isrlab_ops.logs.incidents.look import CALM, NOT_KNOWN, WRONG, Findings, look
 from isrlab_ops.logs.reader.files import find, lines
 from isrlab_ops.logs.reader.layout import Layout
@@ -30,6 +31,7 @@ OUTCOMES = ("falsely calm", "unproved calm", "false alarm", "not known", "right"
 NOTICED_MS = 5_000  # others have noticed a killed process by then
 PARTS = 20  # of the time of a recording, to cut it at
 SETTLED_MS = 15_000  # a cluster may be restless for so long after a fault
+HOLE = re.compile(r"  | [,.;:](\s|$)|\bNone\b(?! of)|[{}]")
 BEGIN = re.compile(
     r"(kill|pause|lose|elect|damage|limit|cut|disk|starve|slow|SIG(?:KILL|STOP|TERM)|delete|reassign)\b"
 )
@@ -57,9 +59,20 @@ def truth(name: str) -> Truth:
     return Truth(faults, down, look(RECORDED / name / "logs", min_isr=2))
 
 
+def holes(found: Findings) -> list[str]:
+    """The sentences of an answer in which a name is missing."""
+    answer = answer_about(found)
+    texts = [answer.state, *answer.doubts, *(row.text for row in answer.rows)]
+    for story in answer.stories:
+        each = story.incident
+        texts += [each.says, story.who, story.remedy.then, *each.notes, *each.instead]
+    return [text for text in texts if HOLE.search(text)]
+
+
 def outcome(found: Findings, true: Truth, now_ms: int | None = None) -> str:
     """Whether the status is right for logs that end at `now_ms`; None: for logs to the end."""
     record, whole = found.record, true.whole
+    assert not holes(found)
     if now_ms is None:
         is_wrong, is_calm = whole.status == WRONG, whole.status == CALM
     else:

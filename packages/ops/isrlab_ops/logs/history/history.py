@@ -200,8 +200,7 @@ def proven(
         end_ms, rest = scene.end_ms, life
         if following is not None:
             end_ms, rest = (following.after or following.rows[0]).ts_ms, []
-        doubts = _doubts(placed, scene, end_ms, rest)
-        placed = sorted([*placed, *doubts], key=lambda each: each.ts_ms)
+        placed = sorted([*placed, *_doubts(placed, scene, end_ms, rest)], key=lambda s: s.ts_ms)
         proven_rows += _with_replicas(key, placed, life, earlier)
     return proven_rows
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from isrlab.events.wording import counted, duration
-from isrlab_ops.logs.history.record import clock
+from isrlab_ops.logs.history.record import Record, clock
 from isrlab_ops.logs.incidents import exposed
 from isrlab_ops.logs.incidents.find import Incident
 from isrlab_ops.logs.incidents.find import IncidentLine as Place
@@ -27,9 +27,7 @@ from isrlab_ops.logs.incidents.state import chief, grouped, loss_of, state, titl
 
 MOST_TOPICS, MOST_LOST = 4, 12  # named in a line
 FAR_MS = 1_000  # a clock that is off by more is named
-UNDER_REPLICATED = (
-    "kafka-topics.sh --bootstrap-server HOST:9092 --describe --under-replicated-partitions"
-)
+TO_ASK = "kafka-topics.sh --bootstrap-server HOST:9092 --describe --under-replicated-partitions"
 _HOST = re.compile(r"\bHOST:9092\b")
 _FOLDER = re.compile(r"/[A-Za-z0-9._/-]{1,200}")  # safe to paste into a shell
 
@@ -160,7 +158,7 @@ def _done(first: Incident, story: Story, findings: Findings) -> str:
         return f"when {command}."
     if findings.status == CALM or (first.is_over and not findings.under_replicated):
         return "It is over: nothing is left to repair, only a cause to remove."
-    ask = _HOST.sub(story.address, UNDER_REPLICATED)
+    ask = _HOST.sub(story.address, TO_ASK)
     return f"when {command}." if command else f"when {ask} prints nothing."
 
 
@@ -231,7 +229,7 @@ def _story(
     away = {*each.blamed, *each.out, *(b for b in each.who if not each.is_over)}
     address = settings.bootstrap(away)
     fill = {"who": _comma(each.who), "losers": _comma(each.who or each.out)}
-    fill["partitions"] = grouped(each.partitions, 2)
+    fill |= {"partitions": grouped(each.partitions, 2), "isr": _last_isr(each, findings.record)}
     remedy = REMEDIES.of.get(each.what, Remedy())
     remedy = Remedy(*(_HOST.sub(address, text.format_map(fill))
                       for text in (remedy.then, remedy.done)))  # fmt: skip
@@ -258,13 +256,21 @@ def _when(each: Incident, findings: Findings) -> str:
     end_ms = findings.record.end_ms
     start = f"{clock(each.start_ms)} UTC"
     if each.end_ms is not None:
-        text = f"{clock(each.start_ms)} to {_time(each.end_ms)} UTC"
-        after = duration(max(0, end_ms - each.end_ms))
-        return (
-            f"{text} ({duration(each.end_ms - each.start_ms)}); over, {after} before the logs end."
-        )
+        took, after = each.end_ms - each.start_ms, duration(max(0, end_ms - each.end_ms))
+        text = f"{clock(each.start_ms)} to {_time(each.end_ms)} UTC ({duration(took)})"
+        return f"{text}; over, {after} before the logs end."
     ends = f"not over; the logs end {duration(max(0, end_ms - each.start_ms))} later."
     return f"{start}, {ends}"
+
+
+def _last_isr(each: Incident, record: Record) -> str:
+    """The ISRs that its partitions had as it began, and of which partitions."""
+    last: dict[tuple[int, ...], set] = defaultdict(set)
+    for key in each.partitions:
+        isrs = [s.isr for s in record.spans.get(key, ()) if s.isr and s.start_ms <= each.start_ms]
+        last[isrs[-1] if isrs else ()].add(key)
+    known = [f"{_brokers(isr)} of {grouped(last[isr], 2)}" for isr in last if isr]
+    return "; ".join(known[:3]) or "no line shows which"
 
 
 def _times(each: Incident) -> Iterator[str]:
@@ -315,7 +321,7 @@ def _brokers(numbers: tuple[int, ...], word: str = "broker") -> str:
 
 
 def _comma(numbers: Iterable[int]) -> str:
-    return ",".join(map(str, numbers))
+    return ",".join(map(str, numbers)) or "(not named)"
 
 
 def _time(ts_ms: int) -> str:

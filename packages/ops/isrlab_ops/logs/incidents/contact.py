@@ -42,16 +42,12 @@ def failures(
 
 def lost(record: Record) -> dict[int, list[Statement]]:
     """By broker that is not heard of when the logs end: the losses since its last sign of life."""
-    return _not_heard(record)[0]
-
-
-def unreached(record: Record) -> dict[int, list[Statement]]:
-    """By broker that no controller here fences though connections to it fail: the failures."""
-    return _not_heard(record)[1]
+    return not_heard(record)[0]
 
 
 @lru_cache(maxsize=2)
-def _not_heard(record: Record) -> tuple[dict[int, list[Statement]], dict[int, list[Statement]]]:
+def not_heard(record: Record) -> tuple[dict[int, list[Statement]], dict[int, list[Statement]]]:
+    """As `lost`; and by broker that no controller here fences though connections to it fail."""
     back, member = defaultdict[int | None, int](int), defaultdict[int, int](int)
     for row in (*record.rows["restart"], *record.starts):
         back[about(row)] = max(back[about(row)], row.ts_ms)
@@ -65,7 +61,7 @@ def _not_heard(record: Record) -> tuple[dict[int, list[Statement]], dict[int, li
     for span in (spans[-1] for spans in record.spans.values()):
         for broker in span.isr if len(span.isr) > 1 else ():  # so it was not fenced then
             member[broker] = max(member[broker], span.start_ms)
-    not_heard, alive = {}, {}
+    gone, alive = {}, {}
     by_controller = {about(row) for row in record.rows["restart"] if not row.is_own}
     for broker in record.hosts | record.log_ends.keys():  # or a controller with a log
         own_ms, back_ms = record.log_ends.get(broker, 0), back[broker]
@@ -83,5 +79,5 @@ def _not_heard(record: Record) -> tuple[dict[int, list[Statement]], dict[int, li
         elif is_refused or len({row.ts_ms // 1000 for row in failed}) > 1:
             rows += failed if failed[-1].ts_ms > record.end_ms - AGAIN_MS else []
         if rows:
-            not_heard[broker] = sorted(rows, key=lambda row: row.ts_ms)
-    return not_heard, alive
+            gone[broker] = sorted(rows, key=lambda row: row.ts_ms)
+    return gone, alive

@@ -26,8 +26,7 @@ from isrlab_ops.logs.incidents.parties import (
     is_back_at_once,
 )
 
-FLAPS = 3  # how often one replica must leave one partition
-REFUSALS = 3
+OFTEN = 3
 PARTIES = (
     "broker", "link", "controller", "zookeeper", "cluster", "loss", "quorum", "strained", "topic",
     "cancelled",
@@ -154,7 +153,7 @@ class Facts(Case):
     def repeats(self) -> list[Statement]:
         """One replica leaves one partition repeatedly."""
         times = Counter((out.key, out.replica) for out in self.outs)
-        often = [out for out in self.outs if times[out.key, out.replica] >= FLAPS]
+        often = [out for out in self.outs if times[out.key, out.replica] >= OFTEN]
         return self.left(often)
 
     def short(self) -> list[Statement]:
@@ -218,7 +217,7 @@ class Facts(Case):
 
     def unreached(self) -> list[Statement]:
         """The others can't connect to the broker, and the controller still hears from it."""
-        by = contact.unreached(self.record)
+        by = contact.not_heard(self.record)[1]
         return [row for b in self.brokers for row in in_span(by.get(b, ()), self.span)]
 
     def not_listening(self) -> list[Statement]:
@@ -240,7 +239,7 @@ class Facts(Case):
         """A process ran, and logged several changes long after others did."""
         late = self.record.late
         rows = [row for b in self.brokers for row in in_span(late.get(b, ()), self.span)]
-        return rows if len(moments(rows)) >= REFUSALS else []
+        return rows if len(moments(rows)) >= OFTEN else []
 
     def all_overslept(self) -> list[Statement]:
         """No broker with a log here ran for some time, as if they shared a host."""
@@ -259,7 +258,7 @@ class Facts(Case):
         """A controller becomes a candidate again and again."""
         tries = self.record.said("sign", self.span, sign="controller_lost")
         often = Counter(row.broker for row in tries)
-        return [row for row in tries if often[row.broker] >= REFUSALS]
+        return [row for row in tries if often[row.broker] >= OFTEN]
 
     def fences_too_late(self) -> list[Statement]:
         """A controller fences brokers after another was elected."""
@@ -270,7 +269,7 @@ class Facts(Case):
     def refused_updates(self) -> list[Statement]:
         """A leader keeps requesting changes from a state that is no longer stored."""
         rows = [r for r in self.said("isr_rejected") if r.detail.get("error") == "BADVERSION"]
-        return rows if len(rows) >= REFUSALS else []
+        return rows if len(rows) >= OFTEN else []
 
     # Disks, memory, replicas, settings
 

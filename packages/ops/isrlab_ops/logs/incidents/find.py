@@ -290,11 +290,10 @@ def _topics(case: Facts) -> list[str]:
 
 def _words(case: Facts) -> dict[str, str]:
     """The values for the placeholders in the rules' sentences."""
-    leaders = {out.leader for out in case.outs} - {None}
     ends = case.record.log_ends
     named = [r for name in ("damaged", "too_large") for r in case.signs(name)]  # with a partition
     keys = sorted({row.key for row in named} or _all_keys(case))
-    leaders = {row.replica for row in named} or leaders
+    leaders = {row.replica for row in named} or {out.leader for out in case.outs}
     losing = next(filter(None, map(case.of_losses, ("emptied", "cut", "tail_cut"))), [])
     return {
         "who": _listed(case.brokers),
@@ -321,7 +320,7 @@ def _checks(rule: Rule, words: dict[str, str], case: Facts) -> Iterator[str]:
 
 def _listed(names: Sequence[object]) -> str:
     """At most five names, joined."""
-    shown = [str(name) for name in names[:5]]
+    shown = [str(name) for name in names[:5]] or ["(not named)"]  # by no line of its log
     if len(names) > 5:
         return ", ".join(shown) + f" and {len(names) - 5} more"
     return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)

@@ -254,7 +254,7 @@ def test_a_losing_schedule_is_played_by_clicks_and_by_keys(browser, lab, tmp_pat
     lost = "✗ committed_records_survive"
     assert lost in explorer.locator(".tree [aria-current]").inner_text()
     explorer.get_by_text("First difference: stabilize").wait_for()
-    assert "0.11: safe" in explorer.locator(".panel").nth(1).inner_text()
+    assert "0.11-1.0: safe" in explorer.locator(".panel").nth(1).inner_text()
     explorer.locator(".cells li", has_text="lost").first.wait_for()
     assert "is broken" in explorer.get_by_role("status").text_content()
     text = explorer.get_by_label("the run as a scenario").input_value()

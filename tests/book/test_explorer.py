@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from isrlab.engine.choices import Truncation
-from isrlab.engine.versions import PRESETS, KafkaVersion
+from isrlab.engine.versions import GENERATIONS, KafkaVersion
 from isrlab.world import scenario
 from isrlab.world.actions import play_line
 from isrlab.world.exploring import Exploration
@@ -95,7 +95,9 @@ def test_the_picture_says_what_is_not_committed_other_and_gone():
 def test_messages_are_drawn_once_with_their_count_and_the_lost_ones_as_such():
     story = Exploration(f"{TWO}\nproduce 1 acks=1\ndrop 1>2 any\nadvance 45s", ("3.7",))
     run_of = [(t.line, story.frames("3.7", n)) for n, t in enumerate(story.tree) if n]
-    shown = texts(draw_messages(run_of, LOOK))
+    heads, messages = draw_messages(run_of, LOOK)
+    assert texts(heads) == ["client", "controller", "1", "2"]
+    shown = texts(messages)
     assert any(text.endswith("LOST") for text in shown)
     assert any("×" in text for text in shown) and len(shown) < 40
 
@@ -103,7 +105,7 @@ def test_messages_are_drawn_once_with_their_count_and_the_lost_ones_as_such():
 def test_hostile_names_are_text_in_pictures_and_on_the_page():
     story = Exploration(f"{TWO}\nproduce 1 '{HOSTILE}'\nstabilize", ("3.7",))
     (panel,) = view_of(story)["panels"]
-    for svg in (*panel["pictures"], panel["messages"]):
+    for svg in (*panel["pictures"], panel["heads"], panel["messages"]):
         tags = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(svg).iter()}
         assert tags <= {"svg", "defs", "pattern", "rect", "path", "text", "line", "polygon"}
     assert "<script" not in page_of(story) and not story.problem("3.7", 1)
@@ -121,8 +123,34 @@ def test_the_front_end_is_answered_and_a_wrong_line_changes_nothing():
     assert explorer.view["versions"] == ["4.3"] and len(explorer.view["tree"]) == 3
     explorer._heed(explorer, {"open": BOUNCE}, [])
     assert explorer.view["panels"][0]["word"] == "safe" and len(explorer.view["tree"]) == 16
-    assert [cell["version"] for cell in explorer.cells] == [v.name for v in PRESETS.values()]
-    assert {"lost", "safe"} == {cell["word"] for cell in explorer.cells}
+    ends = [(cell["version"], cell["word"]) for cell in explorer.cells]
+    assert ends == [("0.8.2 to 0.10.2", "lost"), ("0.11 to 4.4", "safe")]
+
+
+def test_every_release_can_be_chosen_and_a_name_for_several_says_so():
+    view = view_of(Exploration(TWO, ("4.4", "3.9")))
+    assert [panel["version"] for panel in view["panels"]] == ["4.3-4.4", "3.9"]
+    assert [*view["names"]] == [version.name for version in GENERATIONS]
+
+
+def contrast(colour: str) -> float:
+    """Of a colour on white, by WCAG 2.1."""
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 1.05 / (0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05)
+
+
+def test_text_in_pictures_can_be_read_and_does_not_run_into_records():
+    ids = ",".join(str(number) for number in range(101, 106))
+    story = Exploration(f"partition replicas={ids}\nproduce 101\nkill 105\nelect", ("4.3",))
+    (panel,) = view_of(story)["panels"]
+    for svg in (*panel["pictures"], panel["heads"], panel["messages"]):
+        for text in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text"):
+            assert contrast(text.get("fill")) >= 4.5, text.text
+    root = ElementTree.fromstring(panel["pictures"][0])
+    boxes = [float(box.get("x")) for box in root.iter() if box.get("fill-opacity")]
+    (isr,) = [text for text in texts(panel["pictures"][0]) if text.startswith("ISR")]
+    assert min(boxes) >= 6 + 6.4 * len(isr) > 118
 
 
 def test_buttons_are_grouped_by_machine_and_name_their_message():

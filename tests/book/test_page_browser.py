@@ -305,12 +305,45 @@ def test_long_logs_show_progress_can_be_stopped_and_leave_the_page_alive(
         print(f"\nreading was stopped in {stop_s:.2f} s")
 
 
+def test_the_page_moves_by_itself_until_it_is_touched(context, site):
+    page = opened(context, site.address)
+    page.get_by_text("Brokers 2 and 3 delete their copies").wait_for()
+    page.get_by_text("In 4.3 it deletes both records").wait_for()
+    assert "lost" in page.locator(".panel").first.inner_text()
+    page.get_by_text("A record is written to partition p1").wait_for()
+    page.locator(".panel").first.click()
+    page.get_by_text("Step 2: advance 1s").wait_for()
+    page.get_by_role("button", name="forward").click()
+    page.get_by_text("Step 3: reassign p1 1").wait_for()
+    assert page.locator(".actions button").count() > 20
+    page.get_by_role("button", name="▶ Play").click()
+    page.get_by_text("Step 5: produce p1 1 m2").wait_for()
+    page.get_by_role("button", name="❚❚ Stop").click()
+    heads, box = page.locator(".heads").first, page.locator(".messages").first
+    box.evaluate("box => { box.style.maxHeight = '90px'; box.scrollTop = box.scrollHeight; }")
+    assert abs(heads.bounding_box()["y"] - box.bounding_box()["y"]) < 3, "they stay in sight"
+    assert box.evaluate("box => box.scrollTop") > 20
+
+
+def test_a_page_that_is_opened_as_a_file_says_why_it_cannot_run(context, page_folder):
+    page = context.new_page()
+    page.goto((page_folder / PLAY / "index.html").as_uri())
+    page.get_by_text("the page was opened as a file").get_by_text("python -m http").wait_for()
+
+
 def test_a_phone_shows_it_without_scrolling_sideways(chromium, page_folder):  # noqa: F811
     site = Site(page_folder)
-    context = chromium.new_context(viewport={"width": 390, "height": 800}, color_scheme="dark")
+    look = {"color_scheme": "dark", "reduced_motion": "reduce"}
+    context = chromium.new_context(viewport={"width": 390, "height": 800}, **look)
     page = opened(context, site.address)
     page.locator(".panel svg").first.wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    end = page.locator(".panel svg").first.bounding_box()
+    assert end["y"] + end["height"] < 800, "the first picture is on the first screen"
+    page.wait_for_timeout(4_000)
+    assert page.get_by_text("Three brokers each keep a copy").is_visible(), "it does not move"
+    assert page.get_by_role("button", name="▶ Play").is_visible()
+    assert page.locator(".actions").is_hidden() and page.locator("#story").is_hidden()
     if "PAGE_PNG" in os.environ:
         page.screenshot(path=os.environ["PAGE_PNG"], full_page=True)
     context.close()

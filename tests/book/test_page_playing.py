@@ -11,11 +11,13 @@ import pytest
 from isrlab.installed import NOTEBOOKS
 from isrlab.world import decided, scenario
 from isrlab.world.commands import COMMANDS
+from isrlab.world.exploring import Exploration
 from isrlab_book import exercise
 from isrlab_book.explorer import explained, link
 from isrlab_book.explorer.link import MOST_LINK
 from isrlab_book.page import playable
-from isrlab_book.page.playing import MOST_STEPS, Playground, challenges, contents
+from isrlab_book.page.build import FRONT
+from isrlab_book.page.playing import MOST_STEPS, OPENING, Playground, challenges, contents
 
 MARKUP = "<img src=x onerror=window.ran=1>"
 
@@ -90,6 +92,25 @@ def test_what_is_wrong_is_said_and_changes_nothing(message, problem):
     view = ask(playground, **message)
     assert re.search(problem, view["problem"])
     assert view["text"] == before["text"] and view["path"] == before["path"]
+
+
+def test_the_film_shows_the_loss_that_the_page_speaks_of():
+    story, shown = Exploration(scenario.read(OPENING), ("4.3", "4.0")), contents()["film"]
+    words = [[panel["word"] for panel in each["panels"]] for each in shown.values()]
+    assert words[0] == ["safe", "safe"] and words[-1] == ["lost", "safe"]
+    assert "m1 m2" in story.run("4.3").violations["acknowledged_records_survive"]
+    assert [line.split()[0] for line in story.text.splitlines()].count("kill") == 1
+    ends = [(cell["version"], cell["word"]) for cell in shown[len(story.tree) - 1]["cells"]]
+    assert ends == [("0.8.2 to 4.0", "safe"), ("4.1 to 4.4", "lost")]
+    page = (FRONT / "index.html").read_text(encoding="utf-8")
+    assert "Kafka 4.3 loses two records" in page and "4.0 keeps them" in page
+
+
+def test_each_story_stands_in_a_group_and_has_a_title_of_its_own():
+    titles = [title for group in contents()["stories"].values() for title in group.items()]
+    assert sorted(n for n, _ in titles) == sorted(p.stem for p in scenario.LIBRARY.glob("*.txt"))
+    assert len({title for _, title in titles}) == len(titles)
+    assert max(len(title) for _, title in titles) <= 64
 
 
 def test_a_schedule_is_played_by_the_rules_that_it_names():

@@ -14,6 +14,7 @@ function make(tag, { text, kids = [], on = {}, ...rest } = {}) {
   return element;
 }
 
+const STEP_MS = 1700; // from one step to the next, when they are played
 const SHAPES = new Set("svg defs pattern rect path line polygon circle text".split(" "));
 
 // A picture as elements of the page, because a separate image would first have to be decoded.
@@ -42,12 +43,14 @@ function render({ model, el }) {
   const root = make("div", { class: "isrlab-explorer", "data-lm-suppress-shortcuts": "true" });
   const announced = make("div", { class: "announced", role: "status", "aria-live": "polite" });
   const parts = {};
-  for (const name of ["bar", "problem", "cells", "actions", "panels", "below"]) {
+  for (const name of ["told", "bar", "problem", "panels", "cells", "actions", "charts", "below"]) {
     parts[name] = make(name === "cells" ? "ul" : "div", { class: name });
   }
-  parts.cells.setAttribute("aria-label", "how these steps end in every version");
+  parts.cells.setAttribute("aria-label", "how these steps end in every release");
   parts.problem.className = "bad";
-  root.append(parts.bar, parts.problem, parts.actions, parts.panels, parts.cells, parts.below, announced);
+  const choices = make("details", { "aria-label": "next steps", kids: [make("summary", { text: "What happens next? Choose a step" }), parts.actions] });
+  choices.open = el.clientWidth > 520 || !el.clientWidth; // folded on a phone
+  root.append(parts.told, parts.bar, parts.problem, parts.panels, parts.cells, choices, parts.charts, parts.below, announced);
   el.append(root);
   let typed = null; // the reader's edited schedule, until it is played
   const kept = new Map();
@@ -65,6 +68,38 @@ function render({ model, el }) {
     if (path.length > 1) send({ go: tree[path[path.length - 1]].parent });
   };
   const forward = () => view().next && send({ go: view().next });
+
+  // Playing step after step, until the reader does something, or to the last step. A page that
+  // begins by itself (`plays`) also begins again.
+
+  let [clock, rests] = [null, 0];
+  const isPlayer = (event) => event.target?.closest?.("[data-key=player]");
+
+  function play() {
+    clock ??= setInterval(() => {
+      if (view().next) [rests] = [0, forward()];
+      else if (!model.get("plays")) stop();
+      else if ((rests += 1) > 2) send({ go: 0 });
+    }, STEP_MS);
+    drawPlayer();
+  }
+
+  function stop() {
+    if (clock === null) return;
+    clearInterval(clock);
+    clock = null;
+    drawPlayer();
+    send({ go: view().path[view().path.length - 1] }); // with all that can be done there
+  }
+
+  function drawPlayer() {
+    player.textContent = clock === null ? "▶ Play" : "❚❚ Stop";
+    root.classList.toggle("plays", clock !== null);
+  }
+
+  const touched = (event) => { if (!isPlayer(event)) stop(); };
+  for (const name of ["click", "keydown"]) document.addEventListener(name, touched, true);
+  model.on("stop", stop);
 
   function key(event) {
     const { target } = event;
@@ -93,21 +128,26 @@ function render({ model, el }) {
     } },
   });
   const [older, newer] = [button("← back", "back", back), button("forward →", "forward", forward)];
+  const player = button("", "player", () => {
+    if (clock !== null) return stop();
+    if (!view().next) send({ go: 0 });
+    return play();
+  });
 
-  function drawBar({ versions, releases, path, next, actions, problem }) {
+  function drawBar({ versions, names, path, next, actions, problem }) {
     const chooser = (nth, label) => make("select", {
       "aria-label": label, "data-key": `version ${nth}`,
       on: { change: () => send({ versions: [...parts.bar.querySelectorAll("select")].map((s) => s.value) }) },
-      kids: [...(nth ? [""] : []), ...releases].map((name) =>
-        make("option", { value: name, text: name || "none", selected: name === (versions[nth] || "") })),
+      kids: [...(nth ? [""] : []), ...Object.keys(names)].map((name) =>
+        make("option", { value: name, text: names[name] || "none", selected: name === (versions[nth] || "") })),
     });
-    const choosers = ["version", "second version"].map((label, nth) => same(label, [versions[nth], releases], () =>
+    const choosers = ["version", "second version"].map((label, nth) => same(label, [versions[nth], names], () =>
       make("label", { text: nth ? "compared with " : "Kafka ", kids: [chooser(nth, label)] })));
     [older.disabled, newer.disabled] = [path.length < 2, !next];
     if (!problem) line.value = "";
     fill(list, actions.flatMap((group) => group.actions).map((action) => same(`line ${action.line}`, action.label,
       () => make("option", { value: action.line, text: action.label }))));
-    fill(parts.bar, [older, newer, ...choosers, line, list]);
+    fill(parts.bar, [player, older, newer, ...choosers, line, list]);
   }
 
   function drawActions({ actions }) {
@@ -121,26 +161,31 @@ function render({ model, el }) {
   }
 
   function drawPanels({ panels, differs, tree, versions }) {
-    const drawn = panels.map((panel, place) => same(`panel ${place}`, panel, () => make("section", {
+    const drawn = panels.map(({ heads, messages, ...panel }, place) => same(`panel ${place}`, panel, () => make("section", {
       class: "panel", "aria-label": panel.version,
       kids: [
-        make("strong", { text: `${panel.version}: ${panel.word}. ` }),
+        make("strong", { class: `word ${panel.word}`, text: `Kafka ${panel.version}: ${panel.word}. ` }),
         make("span", { text: panel.caption }),
         ...(panel.problem ? [make("div", { class: "bad", text: `not possible here: ${panel.problem}` })] : []),
         ...panel.broken.map((text) => make("div", { class: "bad", text: `✗ ${text}` })),
         ...panel.pictures.flatMap((svg, nth) => [
-          ...(panel.pictures.length > 1 ? [make("div", { text: `partition p${nth}` })] : []),
-          picture(svg, panel.status)]),
-        make("div", { class: "messages", tabindex: "0", "aria-label": `messages in ${panel.version}`, role: "group",
-          kids: panel.messages ? [picture(panel.messages, "messages of the last steps")] : [] }),
+          ...(panel.pictures.length > 1 ? [make("div", {
+            class: svg ? "" : "none", text: `partition p${nth}${svg ? "" : " has no records"}` })] : []),
+          ...(svg ? [picture(svg, panel.status[nth])] : [])]),
       ],
     })));
+    fill(parts.charts, panels.filter(({ messages }) => messages).map(({ version, heads, messages }) =>
+      same(`messages ${version}`, [heads, messages], () => make("section", { class: "panel", kids: [
+        make("div", { text: `Messages in ${version}` }),
+        make("div", { class: "messages", tabindex: "0", "aria-label": `messages in ${version}`, role: "group",
+          kids: [make("div", { class: "heads", kids: [picture(heads, "the machines")] }), picture(messages, `messages of the last steps in ${version}`)] }),
+      ] }))));
     if (versions.length > 1) {
       const text = differs === null ? "No difference so far." : `First difference: ${tree[differs].line}`;
       drawn.unshift(same("differs", text, () => make("div", { class: "differs", text })));
     }
     fill(parts.panels, drawn);
-    for (const box of parts.panels.querySelectorAll(".messages")) box.scrollTop = box.scrollHeight;
+    for (const box of parts.charts.querySelectorAll(".messages")) box.scrollTop = box.scrollHeight;
   }
 
   function drawTree({ tree, path }) {
@@ -186,13 +231,15 @@ function render({ model, el }) {
     const state = view();
     const focused = root.contains(document.activeElement) ? document.activeElement : null;
     const [name, machine] = [focused?.dataset.key, focused?.closest("fieldset")?.dataset.machine];
+    const step = state.path.length - 1;
+    parts.told.textContent = state.told || (step ? `Step ${step}: ${state.tree[state.path[step]].line}` : "The start");
     parts.problem.textContent = state.problem;
     if (!state.problem) typed = null;
     drawBar(state);
     drawActions(state);
     drawPanels(state);
     drawBelow(state);
-    announced.textContent = state.announced;
+    announced.textContent = clock === null ? state.announced : "";
     if (name && (document.activeElement !== focused || focused.disabled)) { // refocus it, or its neighbour
       const all = [...root.querySelectorAll("[data-key]")];
       const same = all.find((element) => element.dataset.key === name && !element.disabled);
@@ -209,9 +256,16 @@ function render({ model, el }) {
 
   model.on("change:view", draw);
   model.on("change:cells", drawCells);
+  drawPlayer();
   draw();
   drawCells();
-  return () => { model.off("change:view", draw); model.off("change:cells", drawCells); };
+  if (model.get("plays")) play();
+  return () => {
+    clearInterval(clock);
+    for (const name of ["click", "keydown"]) document.removeEventListener(name, touched, true);
+    model.off("change:view", draw);
+    model.off("change:cells", drawCells);
+  };
 }
 
 export default { render };

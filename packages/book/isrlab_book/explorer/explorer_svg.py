@@ -14,12 +14,14 @@ from typing import NamedTuple
 from isrlab.engine import messages as m
 from isrlab.engine.model import Broker, Leader
 from isrlab.events.wording import printable
+from isrlab.show.colours import AS_TEXT
 from isrlab.world import words
 from isrlab.world.frames import Fault, Frame
 
 MOST_OFFSETS = 8  # the last ones in the longest log
 MOST_ARROWS = 12  # in a step; repetitions are drawn once
-_LEFT, _BOX, _ROW, _LANE, _LINE = 118, 46, 64, 108, 30  # in pixels
+_LEFT, _BOX, _ROW, _LANE, _LINE, _HEAD = 118, 46, 64, 108, 30, 22  # in pixels
+_LETTER = 6.4  # pixels, at most, on average
 _PLUMBING = {"UpdateMetadata", "Disconnected"}
 
 
@@ -44,37 +46,39 @@ def draw_replicas(frame: Frame, look: Palette, before: Frame | None = None) -> s
         2, *(log.log_end_offset for f in (frame, before or frame) for log in f.disks.values())
     )
     start = max(0, end - MOST_OFFSETS)
+    labels = {number: _label(frame, number) for number in sorted(frame.disks)}
+    longest = max(len(line) for label in labels.values() for line in label)
+    zero = max(_LEFT, 14 + _LETTER * longest) - start * _BOX
     parts = [_hatches(frame.disks, look)]
-    for row, number in enumerate(sorted(frame.disks)):
+    for row, (number, label) in enumerate(labels.items()):
         top = row * _ROW + 18
-        parts += _label(frame, number, top, look)
-        parts += _log(frame, before, number, (start, top), look)
-    width, height = _LEFT + (end - start) * _BOX + 70, len(frame.disks) * _ROW + 22
+        colour = look.of(number) if number in frame.brokers else look.grey
+        parts.append(text_at(6, top + 12, label[0], colour, "start", weight="bold"))
+        parts += [text_at(6, top + 13 + 12 * nth, line, look.ink, "start")
+                  for nth, line in enumerate(label) if nth]  # fmt: skip
+        parts += _log(frame, before, number, (start, zero, top), look)
+    width, height = zero + end * _BOX + 70, len(frame.disks) * _ROW + 22
     for offset in range(start, end):
-        parts.append(text_at(_x(offset, start) + _BOX / 2, height - 6, str(offset), look.grey))
+        parts.append(text_at(_x(offset, zero) + _BOX / 2, height - 6, str(offset), look.grey))
     return svg(width, height, parts, look)
 
 
-def _label(frame: Frame, number: int, top: float, look: Palette) -> Iterable[str]:
+def _label(frame: Frame, number: int) -> list[str]:
     broker, state = frame.brokers.get(number), frame.controller.state
-    colour, details = look.of(number) if broker else look.grey, []
+    details = []
     role = type(broker.role).__name__ if broker and broker.role else "no replica"
     if broker and isinstance(broker.role, Leader):
         details.append(f"ISR {words.ids(broker.role.isr)}, epoch {broker.role.leader_epoch}")
     elif number == state.leader:
         details.append("stored as leader")
     details += ["in the ELR"] if number in state.elr else []
-    yield text_at(
-        6, top + 12, f"{number} {role if broker else 'dead'}", colour, "start", weight="bold"
-    )
-    for line, detail in enumerate(details):
-        yield text_at(6, top + 25 + 12 * line, detail, look.ink, "start")
+    return [f"{number} {role if broker else 'dead'}", *details]
 
 
 def _log(
-    frame: Frame, before: Frame | None, number: int, place: tuple[int, float], look: Palette
+    frame: Frame, before: Frame | None, number: int, place: tuple[int, float, float], look: Palette
 ) -> Iterable[str]:
-    (start, top), log, broker = place, frame.disks[number], frame.brokers.get(number)
+    (start, zero, top), log, broker = place, frame.disks[number], frame.brokers.get(number)
     leader, colour = frame.brokers.get(frame.controller.leader), look.of(number)
     high, colour = log.high_watermark, colour if broker else look.grey
     old = before.disks.get(number, log) if before else log
@@ -85,23 +89,23 @@ def _log(
         differs = theirs is not None and theirs.id != record.id
         fill = f"url(#open{number})" if offset >= high else colour
         edge, width = (look.lost, 3) if differs else (colour, 1)
-        yield _box(_x(offset, start), top, fill, f'stroke="{edge}" stroke-width="{width}"',
+        yield _box(_x(offset, zero), top, fill, f'stroke="{edge}" stroke-width="{width}"',
                    1 if offset >= high else 0.25)  # fmt: skip
         text = f"≠ {record.id}" if differs else record.id
-        yield text_at(_x(offset, start) + _BOX / 2, top + 14, text, edge if differs else look.ink)
+        yield text_at(_x(offset, zero) + _BOX / 2, top + 14, text, edge if differs else look.ink)
         epoch = f"e{record.leader_epoch}" if frame.controller.leader_epoch else ""
-        yield text_at(_x(offset, start) + _BOX / 2, top + 27, epoch, look.ink)
+        yield text_at(_x(offset, zero) + _BOX / 2, top + 27, epoch, look.ink)
     for offset in range(max(start, log.log_end_offset), old.log_end_offset):
-        gone, x = old.record_at(offset), _x(offset, start)
+        gone, x = old.record_at(offset), _x(offset, zero)
         yield _box(x, top, "none", f'stroke="{look.grey}" stroke-dasharray="2"')
         yield line_at((x + 2, top + 2, x + _BOX - 4, top + 30), look.lost)
         yield text_at(x + _BOX / 2, top + 20, gone.id if gone else "", look.grey)
     if broker and start <= log.log_end_offset:
-        end = _x(log.log_end_offset, start)
+        end = _x(log.log_end_offset, zero)
         yield line_at((end, top - 3, end, top + 44), colour, 'stroke-width="2.5"')
         yield text_at(end + 5, top + 44, f"LEO {log.log_end_offset}", colour, "start")
     if broker and start <= high:
-        x = _x(high, start) - 3 * (high == log.log_end_offset)
+        x = _x(high, zero) - 3 * (high == log.log_end_offset)
         yield line_at(
             (x, top - 6, x, top + 34), look.ink, 'stroke-width="1.6" stroke-dasharray="4 2"'
         )
@@ -112,15 +116,16 @@ def _leads(broker: Broker) -> bool:
     return isinstance(broker.role, Leader)
 
 
-def draw_messages(steps: Iterable[tuple[str, Sequence[Frame]]], look: Palette) -> str:
-    """The messages between machines in each step, under the step's line; time goes down."""
+def draw_messages(steps: Iterable[tuple[str, Sequence[Frame]]], look: Palette) -> tuple[str, str]:
+    """The machines' names, and below them the messages of each step, under the step's line; time
+    goes down. The names are a picture of their own, which stays in sight."""
     drawn = [(line, _arrows(frames)) for line, frames in steps]
     frames = [frame for _, arrows in drawn for frame, _ in arrows]
     machines = sorted(
         {machine for f in frames for machine in (f.source, f.target)} | {m.CONTROLLER}
     )
     lanes = {machine: 60 + _LANE * place for place, machine in enumerate(machines)}
-    parts, y, width = list[str](), 40, max(lanes.values()) + 200
+    parts, heads, y, width = list[str](), list[str](), 18, max(lanes.values()) + 200
     for line, arrows in drawn:
         parts.append(f'<rect x="0" y="{y - 14}" width="{width}" height="18" fill="{look.pale}"/>')
         parts.append(text_at(6, y, line, look.ink, "start", weight="bold"))
@@ -130,9 +135,9 @@ def draw_messages(steps: Iterable[tuple[str, Sequence[Frame]]], look: Palette) -
             y += _LINE
     for machine, x in lanes.items():
         name = words.address(machine)
-        rail = line_at((x, 22, x, y - 8), look.of(machine), 'opacity="0.5"')
-        parts = [rail, text_at(x, 15, name, look.of(machine), "middle", weight="bold"), *parts]
-    return svg(width, y, parts, look)
+        parts.insert(0, line_at((x, 0, x, y - 8), look.of(machine), 'opacity="0.5"'))
+        heads.append(text_at(x, 15, name, look.of(machine), "middle", weight="bold"))
+    return svg(width, _HEAD, heads, look), svg(width, y, parts, look)
 
 
 def _arrows(frames: Sequence[Frame]) -> list[tuple[Frame, int]]:
@@ -165,8 +170,8 @@ def _arrow(
     yield text_at(min(start, end) + 8, y - 3, text, colour if frame.was_lost else look.ink, "start")
 
 
-def _x(offset: int, start: int) -> float:
-    return _LEFT + (offset - start) * _BOX
+def _x(offset: int, zero: float) -> float:
+    return zero + offset * _BOX
 
 
 def _hatches(brokers: Iterable[int], look: Palette) -> str:
@@ -193,7 +198,7 @@ def text_at(
     x: float, y: float, text: str, colour: str, anchor: str = "middle", *, weight: str = "normal"
 ) -> str:
     shown = escape(printable(text)[:64])
-    look = f'fill="{colour}" text-anchor="{anchor}" font-weight="{weight}"'
+    look = f'fill="{AS_TEXT.get(colour, colour)}" text-anchor="{anchor}" font-weight="{weight}"'
     return f'<text x="{x:g}" y="{y:g}" {look}>{shown}</text>'
 
 

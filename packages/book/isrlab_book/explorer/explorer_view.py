@@ -8,10 +8,11 @@ in the transport. Nothing here needs matplotlib, so it runs in a browser.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
-from isrlab.engine.versions import PRESETS
+from isrlab.engine.versions import GENERATIONS, KafkaVersion
 from isrlab.show import colours
 from isrlab.world import words
 from isrlab.world.actions import EVERYBODY, enabled
@@ -50,8 +51,9 @@ def view_of(story: Exploration, problem: str = "") -> dict[str, Any]:
     """All that the front end shows, as numbers and text; pictures are SVG."""
     differs = story.differs()
     return {
+        "told": "",
         "versions": story.versions,
-        "releases": list(dict.fromkeys([*(v.name for v in PRESETS.values()), *story.rules])),
+        "names": {v.name: releases_of(v) for v in (*GENERATIONS, *story.rules.values())},
         "actions": actions_of(story.run(story.versions[0])),
         "panels": [panel_of(story, version) for version in story.versions],
         "tree": [node_of(story, number, differs) for number in range(len(story.tree))],
@@ -70,7 +72,8 @@ def _announced(story: Exploration, differs: int | None) -> str:
     for version in story.versions:
         why = story.problem(version, story.current)
         caption = story.tree[story.current].captions.get(version, "")
-        parts.append(f"{version}: {f'not possible, {why}' if why else caption or 'set up.'}")
+        what = f"not possible, {why}" if why else caption or "set up."
+        parts.append(f"{releases_of(story.rules[version])}: {what}")
         parts += [f"{name} is broken." for name in story.broken(version, story.current)]
     return " ".join([*parts, "The versions differ from here on." * (differs == story.current)])
 
@@ -93,21 +96,30 @@ def actions_of(run: Run) -> list[dict[str, Any]]:
     ]
 
 
+def releases_of(version: KafkaVersion) -> str:
+    """All releases that a name stands for, and the rules that were switched by hand."""
+    return " ".join([version.releases, *version.name.split()[1:]])
+
+
 def panel_of(story: Exploration, version: str) -> dict[str, Any]:
     """A version's pictures of the current step, with their alt texts."""
     here, run = story.current, story.run(version)
     parent = story.run(version, story.tree[here].parent)
     steps = [step for step in story.path(story.current) if step][-MOST_SHOWN:]
-    pictures = [
-        draw_replicas(part.frames[-1], LOOK, old.frames[-1] if here else None)
-        for part, old in zip(run.topic, parent.topic, strict=True)
-    ]
+    ends = [(part.frames[-1], old.frames[-1] if here else None)
+            for part, old in zip(run.topic, parent.topic, strict=True)]  # fmt: skip
+    filled = [any(f and log.log_end_offset for f in pair for log in (f.disks.values() if f else ()))
+              for pair in ends]  # fmt: skip
+    pictures = [draw_replicas(frame, LOOK, old) if is_filled or not any(filled) else ""
+                for (frame, old), is_filled in zip(ends, filled, strict=True)]  # fmt: skip
     drawn = [(story.tree[step].line, story.frames(version, step)) for step in steps]
+    heads, messages = draw_messages(drawn, LOOK) if drawn else ("", "")
     return {
-        "version": version,
+        "version": releases_of(story.rules[version]),
         "pictures": pictures,
-        "messages": draw_messages(drawn, LOOK) if drawn else "",
-        "status": "\n".join(line for part in run.topic for line in words.status(part.cluster)),
+        "heads": heads,
+        "messages": messages,
+        "status": ["\n".join(words.status(part.cluster)) for part in run.topic],
         "caption": story.tree[here].captions.get(version, "The set-up."),
         "problem": story.problem(version, here),
         "broken": [f"{name}: {how}" for name, how in run.violations.items()],
@@ -127,6 +139,13 @@ def node_of(story: Exploration, number: int, differs: int | None) -> dict[str, A
 
 
 def cells_of(story: Exploration, step: int | None = None) -> list[dict[str, str]]:
-    """The outcome of the steps so far in every version, with its colour."""
-    ends = [(version.name, story.word(version.name, step)) for version in PRESETS.values()]
-    return [{"version": name, "word": word, "colour": _WORDS[word]} for name, word in ends]
+    """The outcome of the steps so far in every release, with its colour, in ranges."""
+    ends = groupby(GENERATIONS, lambda version: story.word(version.name, step))
+    return [{"version": span(list(same)), "word": word, "colour": _WORDS[word]}
+            for word, same in ends]  # fmt: skip
+
+
+def span(versions: Sequence[KafkaVersion]) -> str:
+    """The first and the last release of neighbouring versions: "0.11 to 2.0.1", "3.9"."""
+    first, last = versions[0].releases.split("-")[0], versions[-1].releases.split("-")[-1]
+    return " to ".join(dict.fromkeys((first, last)))

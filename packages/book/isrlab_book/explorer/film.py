@@ -10,7 +10,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping
 
-from isrlab.show.colours import DARK, OUTCOMES, STATES
+from isrlab.show.colours import AS_TEXT, DARK, OUTCOMES, STATES
 from isrlab.show.membership import spans
 from isrlab.world import words
 from isrlab.world.script import Run
@@ -47,7 +47,8 @@ def _legend() -> list[str]:
 def style_sheet(count: int = 0) -> str:
     """The style sheet: dark colours, and the animation of `count` frames. With reduced motion only
     the last frame is shown."""
-    dark = "".join(f'[fill="{light}"]{{fill:{to}}}' for light, to in DARK.items())
+    fills = DARK | {text: DARK.get(light, light) for light, text in AS_TEXT.items()}
+    dark = "".join(f'[fill="{light}"]{{fill:{to}}}' for light, to in fills.items())
     dark += "".join(f'[stroke="{light}"]{{stroke:{to}}}' for light, to in DARK.items())
     turns = "".join(
         f".f{n}{{animation-delay:{(n - 1 - count) * SHOWN_S}s}}" for n in range(1, count + 1)

@@ -10,13 +10,14 @@ strangers: their length is limited here, their time by the page, which restarts 
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from isrlab.engine.safety import PROPERTIES
-from isrlab.engine.versions import PRESETS
+from isrlab.engine.versions import GENERATIONS
 from isrlab.installed import DATA
 from isrlab.world import decided, scenario
 from isrlab.world.actions import does_something
@@ -26,9 +27,9 @@ from isrlab.world.script import parse
 from isrlab_book import exercise
 from isrlab_book.explorer import explained, link
 from isrlab_book.explorer.decided import draw_decided
-from isrlab_book.explorer.explorer_view import LOOK, cells_of, heed, view_of
+from isrlab_book.explorer.explorer_view import LOOK, cells_of, heed, panel_of, view_of
 
-OPENING, OPENING_VERSIONS, OPENING_AT = "elr_of_two", ("4.3", "4.0"), 10
+OPENING, OPENING_VERSIONS, OPENING_AT = "elr_of_two", ("4.3", "4.0"), 0
 MOST_STEPS = 400  # of a schedule that is opened; the tree of steps may grow further
 PIECE = 4  # continuations of a curve in one piece, which a click may have to wait for
 CONTINUATIONS, ROUND, LENGTH, SEED = 100, 20, 12, 1  # a curve is drawn after each round
@@ -100,7 +101,7 @@ class Playground:
         self.challenge, self.given = asked, len(self.story.path(self.story.current)) - 1
 
     def _cells(self) -> Iterator[dict[str, Any]]:
-        for name in (version.name for version in PRESETS.values()):
+        for name in (version.name for version in GENERATIONS):
             for step in self.story.path(self.story.current):
                 if name not in self.story.tree[step].runs:
                     self.story.run(name, step)
@@ -157,19 +158,33 @@ class Playground:
 
 
 def contents() -> dict[str, Any]:
-    """The constant contents of the page: stories, challenges, words, and its opening view."""
-    playground, stories = Playground(), sorted(scenario.LIBRARY.glob("*.txt"))
+    """The constant contents of the page: stories, challenges, words, and its opening as a film."""
+    playground, stories = Playground(), tomllib.loads((DATA / "stories.toml").read_text("utf-8"))
     return {
-        "opening": OPENING,
+        "opening": {"story": OPENING, "versions": OPENING_VERSIONS, "at": OPENING_AT},
         "view": playground.view(),
-        "cells": cells_of(playground.story),
-        "stories": {each.stem: _first_sentence(each) for each in stories},
+        "film": film(playground.story, stories["film"]),
+        "stories": stories["groups"],
         "challenges": {each.name: {**each.sections, "hints": each.hints} for each in challenges()},
         "recordings": {name: name.replace("-", " ") for name in recordings()},
         "words": explained.words(),
         "promises": list(PROPERTIES),
         "most_link": link.MOST_LINK,
     }
+
+
+def film(story: Exploration, told: Mapping[str, str]) -> dict[int, dict[str, Any]]:
+    """What the views of some steps show, each with its sentence, without messages and buttons."""
+    views, steps = dict[int, dict[str, Any]](), [int(step) for step in told]
+    for step, following in zip(steps, [*steps[1:], 0], strict=True):
+        story.go(step)
+        panels = [panel_of(story, v) | {"heads": "", "messages": ""} for v in story.versions]
+        path, differs = story.path(step), story.differs()
+        views[step] = {"told": told[str(step)], "panels": panels, "path": path, "next": following,
+                       "differs": differs, "actions": [], "announced": "",
+                       "cells": cells_of(story, step)}  # fmt: skip
+    story.go(0)
+    return views
 
 
 def recordings() -> dict[str, Path]:
@@ -181,9 +196,3 @@ def recordings() -> dict[str, Path]:
 def challenges() -> list[exercise.Exercise]:
     """The exercises whose answers are lines of a scenario. A fleet would need numpy."""
     return [e for e in map(exercise.read, exercise.names()) if not e.sections["fleet"]]
-
-
-def _first_sentence(path: Path) -> str:
-    lines = path.read_text(encoding="utf-8").split("\n\n")[0].splitlines()
-    words = " ".join(line.strip("# ") for line in lines if line.startswith("#"))
-    return words.split(". ")[0].rstrip(".")[:120]

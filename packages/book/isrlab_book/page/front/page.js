@@ -28,7 +28,11 @@ function startWorker(logs) {
 
 // The model, with the interface that a widget's model has in a notebook
 
-const state = { view: contents.view, cells: contents.cells };
+const linked = () => location.hash.length > 1 && !$(location.hash.slice(1));
+const state = {
+  view: { ...contents.view, ...contents.film[0] }, cells: contents.film[0].cells,
+  plays: !linked() && !matchMedia("(prefers-reduced-motion: reduce)").matches,
+};
 const listeners = {};
 const model = {
   model_id: "page",
@@ -45,18 +49,31 @@ function set(name, value) {
 
 // The worker and its time limit
 
+let inFilm = !linked(); // Python has not been asked for anything yet
 let worker, isReady, lastSign, isBusy, sent, waiting, latest, failures = 0;
 
-function begin(first) {
+function begin(...first) {
   worker?.terminate();
   worker = startWorker(false);
-  [isReady, isBusy, sent, waiting, latest, lastSign] = [false, false, 0, [first], 0, performance.now()];
+  [isReady, isBusy, sent, waiting, latest, lastSign] = [false, false, 0, first, 0, performance.now()];
   document.documentElement.dataset.state = "loading";
   worker.onmessage = ({ data }) => receive(data);
   worker.onerror = (event) => fail(event.message || "Python could not be started");
 }
 
 function ask(message) {
+  const step = state.view.path.length - 1;
+  if (inFilm && message.go !== step && contents.film[message.go]) {
+    set("view", { ...contents.view, ...contents.film[message.go] });
+    set("cells", contents.film[message.go].cells);
+    return;
+  }
+  if (message.go === undefined) for (const act of listeners.stop || []) act();
+  if (inFilm) {
+    inFilm = false;
+    ask({ ...contents.opening, at: step });
+    if (message.go === step) return;
+  }
   if (!isReady) {
     waiting.push(message);
     say("Python is loading. Your choice is played after that.");
@@ -72,7 +89,8 @@ function receive(data) {
   if (data.failed) return fail(data.failed);
   if (data.ready) {
     isReady = true;
-    say("Python is ready.");
+    say(inFilm ? "" : "Python is ready.");
+    if (inFilm) document.documentElement.dataset.state = "done";
     performance.measure("python", { start: begun, end: lastSign });
     for (const message of waiting) ask(message);
     keepForLater();
@@ -98,7 +116,7 @@ function fail(why) {
   warn(`Python was stopped: ${why}. ${failures < 2 ? "The page goes back to your last step; other branches are lost."
     : "The page goes back to the opening story."}`);
   if (failures > 3) return say("Python does not start in this browser.");
-  begin(failures < 2 ? where : { story: contents.opening, versions: ["4.3", "4.0"], at: 10 });
+  begin(failures < 2 ? where : contents.opening);
   return say("Python is loading again …");
 }
 
@@ -172,10 +190,13 @@ function open(fragment) {
 }
 
 function fillChoices() {
-  const titles = Object.entries(contents.stories).filter(([name]) => name !== contents.opening);
-  $("story").append(element("option", "choose a story", { value: "" }),
-    element("option", "Data loss today", { value: contents.opening }),
-    ...titles.map(([name, title]) => element("option", title || name, { value: name })));
+  const options = (titles) => Object.entries(titles).map(([value, text]) => element("option", text, { value }));
+  $("story").append(element("option", "choose a story", { value: "" }));
+  for (const [label, titles] of Object.entries(contents.stories)) {
+    const group = element("optgroup", "", { label });
+    group.append(...options(titles));
+    $("story").append(group);
+  }
   $("challenge").append(...Object.keys(contents.challenges).map((name) =>
     element("option", name.replaceAll("_", " "), { value: name })),
   element("option", "exercises on fleets need numpy, and are only in the notebooks", { disabled: true }));
@@ -188,12 +209,12 @@ function fillChoices() {
 function listen() {
   $("story").addEventListener("change", () => {
     const story = $("story").value;
-    if (story) ask(story === contents.opening ? { story, versions: ["4.3", "4.0"], at: 10 } : { story });
+    if (story) ask(story === contents.opening.story ? contents.opening : { story });
   });
   $("challenge").addEventListener("change", () => {
     const challenge = $("challenge").value;
     if (challenge) history.replaceState(null, "", `#e.${challenge}`);
-    ask(challenge ? { challenge } : { story: contents.opening, versions: ["4.3", "4.0"], at: 10 });
+    ask(challenge ? { challenge } : contents.opening);
   });
   $("decide").addEventListener("click", () =>
     ask({ decide: { promise: $("promise").value, mix: $("mix").value.slice(0, 300) } }));
@@ -303,12 +324,15 @@ function keepForLater() {
   if ("serviceWorker" in navigator) navigator.serviceWorker.register("sw.js").catch(() => {});
 }
 
+$("static").remove();
+$("choices").open = window.innerWidth > 520; // folded on a phone
 fillChoices();
+say("Python is loading …");
 explorer.render({ model, el: $("explorer") });
 assist($("explorer"), $("assist"), contents.words);
 listen();
 listenToDrops();
 performance.mark("picture");
-const linked = location.hash.length > 1 && !$(location.hash.slice(1)) ? open(location.hash.slice(1)) : null;
-$("story").value = linked ? "" : contents.opening;
-begin(linked || { story: contents.opening, versions: ["4.3", "4.0"], at: 10 });
+const first = linked() ? open(location.hash.slice(1)) : null;
+$("story").value = first ? "" : contents.opening.story;
+begin(...(first ? [first] : inFilm ? [] : [contents.opening]));

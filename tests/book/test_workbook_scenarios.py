@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import inf
 
 import pytest
@@ -11,7 +12,10 @@ from isrlab.engine.choices import HighWatermarkSet
 from isrlab.engine.versions import PRESETS, KafkaVersion
 from isrlab.show import membership, replicas
 from isrlab.world import scenario
+from isrlab.world.exploring import Exploration
 from isrlab_book.closeups import batching
+from isrlab_book.explorer import link
+from isrlab_book.workbook import all_losses as losses
 from isrlab_book.workbook import data_loss as loss
 from isrlab_book.workbook import data_loss_today as today
 from isrlab_book.workbook import high_watermark
@@ -19,7 +23,6 @@ from isrlab_book.workbook import last_replica_standing as standing
 from isrlab_book.workbook import leaving_the_isr as leaving
 from isrlab_book.workbook import log_divergence as divergence
 from isrlab_book.workbook import telling_the_cluster as telling
-from isrlab_book.workbook import the_ladder as ladder
 
 CHANGE = "isr_change_told"
 VERSIONS = [version.name for version in PRESETS.values()]
@@ -143,15 +146,12 @@ def test_which_way_a_change_went(name, version, taken):
     assert {key: flow[key] for key in taken} == taken
 
 
-@pytest.mark.parametrize("version", [v.name for v in PRESETS.values()])
+@pytest.mark.parametrize("version", ["0.8.2", "2.6", "2.7", "4.3"])
 def test_the_chart_says_what_each_version_does(version):
-    ax = telling.plot_flow(change(version))
-    words = " ".join(text.get_text() for text in ax.texts)
-    writes_itself = version in ("0.8.2", "0.9.0", "0.10.2", "0.11", "2.2", "2.4", "2.5", "2.6")
-    assert ("write ZooKeeper" in words) == writes_itself
-    assert ("in flight" in words) != writes_itself  # a leader that writes waits for the answer
+    words = " ".join(text.get_text() for text in telling.plot_flow(change(version)).texts)
+    assert ("write ZooKeeper" in words) == (version < "2.7") == ("in flight" not in words)
     assert ("no broker is notified" in words) == (version == "0.8.2")
-    assert ("KAFKA-13091" in words) == (version in ("2.7", "2.8"))
+    assert ("KAFKA-13091" in words) == (version == "2.7")
 
 
 # 10: last replica standing
@@ -207,59 +207,38 @@ def test_a_session_longer_than_the_lag_limit_leaves_nobody(
     assert standing.outage(version, session_s, lag_s, outage_s).outcome.word == word
 
 
-# 11: the ladder. Each schedule does its harm exactly in the generations that its issue names
-
-LETTERS = {"s": "safe", "l": "lost", "d": "diverged", "f": "flapping", "x": "stalled"}
-ROWS = {  # columns A to P
-    "message_burst": "fsssssssssssssss",
-    "steady_with_pauses": "sfssssssssssssss",
-    "loss_three_replicas": "lllsssssssssssss",
-    "divergence_power_loss": "dddlllllllllllss",
-    "real_offsets": "dddlllllllllllll",
-    "fast_leader_change": "ddddlllllllsssll",
-    "joined_too_early": "llllssssssssssss",
-    "idle_pauses": "ffffssssssssssss",
-    "stalled": "ssssssssxxssssss",
-    "flapping": "sssssssssssssfff",
-    "last_replica_standing": "llllllllllllllss",
-}
+# 11: all losses. Each scenario does its harm exactly in the releases that its issue names
 
 
-@pytest.fixture(scope="module")
-def matrix():
-    return ladder.climb()
+def test_words_of_every_cell():
+    for flaw in losses.FLAWS:
+        row = losses.ranges(losses.every_cell()[flaw.scenario])
+        words = " ".join(f"{len(versions)}{what[:2]}" for versions, what in row)
+        assert words == flaw.words, flaw.scenario
 
 
-def test_words_of_every_cell(matrix):
-    for rung in ladder.RUNGS:
-        words = [LETTERS[letter] for letter in ROWS[rung.scenario]]
-        expected = dict(zip([v.name for v in PRESETS.values()], words, strict=True))
-        assert matrix[rung.label] == expected, rung.scenario
-
-
-def test_what_is_lost_in_the_last_version_was_lost_by_an_unclean_election():
-    for name in ("real_offsets", "fast_leader_change"):
-        frames = ladder.play(name, "4.1").frames
-        assert any(frame.controller.state.is_recovering for frame in frames)
+def test_a_cell_opens_at_the_step_after_which_another_release_ends_otherwise():
+    shown = [link.read(each) for each in re.findall(r'data-play="([^"]*)"', losses.show_all().data)]
+    assert len(shown) == sum(len(flaw.words.split()) for flaw in losses.FLAWS)
+    (race,) = [each for each in shown if each.versions == ("3.6", "3.5")]
+    story = Exploration(*race)
+    assert story.tree[story.current].line == "deliver controller>1 any" and story.differs()
+    with pytest.raises(ValueError, match="known: elr_of_two"):
+        losses.explore("nothing", "3.7")
 
 
 def test_stalled_2_8_to_3_0_and_the_next_append_ends_it():
-    assert ladder.word(play("stalled", "3.0")) == "stalled"
+    assert losses.word(play("stalled", "3.0")) == "stalled"
     again = scenario.read("stalled").replace("consume 1\n", "produce 1 m2 acks=1\nconsume 1\n")
     run = scenario.play(again, version="3.0")
-    assert not ladder.is_stalled(run)
+    assert not losses.is_stalled(run)
     assert "reads up to offset 2" in run.printed
 
 
 def test_the_proposed_rule_ends_the_flapping():
     proposed = KafkaVersion.of("4.1").with_(**PROPOSED)
-    assert ladder.word(ladder.play("flapping", proposed)) == "safe"
-    assert ladder.flapping(ladder.play("flapping", "4.1"))[2] >= ladder.FLAPS
-
-
-def test_unknown_schedule_names_the_known():
-    with pytest.raises(ValueError, match="known: message_burst"):
-        ladder.play("nothing", "3.7")
+    assert losses.word(losses.play("flapping", proposed)) == "safe"
+    assert losses.flapping(losses.play("flapping", "4.1"))[2] >= losses.FLAPS
 
 
 # 08 and 09: what is lost, and what differs

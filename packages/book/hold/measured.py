@@ -6,6 +6,7 @@ Results are JSON values. The engine is deterministic; a fleet gets its seed.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -28,6 +29,7 @@ from isrlab.show.messages import high_watermark_delays
 from isrlab.world import scenario
 from isrlab.world.words import START_MS
 from isrlab_book.workbook import (
+    all_losses,
     data_loss,
     data_loss_today,
     isr_churn,
@@ -39,7 +41,6 @@ from isrlab_book.workbook import (
     reading_a_log,
     rolling_restart,
     telling_the_cluster,
-    the_ladder,
     what_if,
 )
 from isrlab_book.workbook.who_judges_this import fleet_model
@@ -205,11 +206,20 @@ def heard_after_ms(version: str, load: str) -> dict[str, float]:
     return {"least": min(waits), "most": min(max(waits), 1e9)}
 
 
+AWAITED = {  # issue: the scenario, and the line that shows that the wait is over
+    "KAFKA-13091": ("shrink_stall", "m1 acknowledged"),
+    "KAFKA-14010": ("error_not_retried", "m2 acknowledged"),
+    "KAFKA-12686": ("change_never_sent", r"(with isr=1,2$|\d +isr=1,2 is stored)"),
+}
+
+
 @measured
 def leaders_that_wait(version: str) -> list[str]:
     """The issues in which a leader waits forever."""
-    rows = telling_the_cluster.waits([version])
-    return [row["issue"].partition(":")[0] for row in rows if row[version] == "waits"]
+    printed = {name: scenario.play(scenario.read(name), version=version).printed
+               for name, _ in AWAITED.values()}  # fmt: skip
+    return [issue for issue, (name, sign) in AWAITED.items()
+            if not re.search(rf"^ *\d+ms .*{sign}", printed[name], re.MULTILINE)]  # fmt: skip
 
 
 # 06: a log read
@@ -280,10 +290,11 @@ def random_losses(version: str, repair: str, seed: int) -> int:
 
 
 @measured
-def rungs_that_break(version: str) -> list[str]:
-    """The scenarios of the rungs that still end in the outcome for which they stand."""
-    return [rung.scenario for rung in the_ladder.RUNGS
-            if the_ladder.word(the_ladder.play(rung.scenario, version)) == rung.word]  # fmt: skip
+def flaws_that_lose(version: str) -> list[str]:
+    """What each known loss or divergence that the release still has needs in order to happen."""
+    names = [flaw.scenario for flaw in all_losses.FLAWS]
+    return [all_losses.needs(name) for name in names
+            if all_losses.play(name, version).outcome.word in all_losses.RECORDS]  # fmt: skip
 
 
 # 18: the same hours again

@@ -1,0 +1,217 @@
+"""Notebook 11: every known loss and divergence, by the rules of every release.
+
+A cell is one run of one scenario. The outcomes of records (diverged, lost, offline, safe) are
+extended by two of the service: *stalled*, when the high watermark could move by its own rule but is
+not checked, and *flapping*, when a replica joins and leaves the ISR again and again. A cell leads
+to the step that decided: the first after which its release and the nearest one that ends otherwise
+differ.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import cache
+from html import escape
+from itertools import groupby
+from math import inf
+from typing import Any, NamedTuple
+
+from IPython.display import HTML
+from matplotlib.axes import Axes
+
+from isrlab.engine.high_watermark import settle
+from isrlab.engine.versions import GENERATIONS, KafkaVersion
+from isrlab.events import exact
+from isrlab.installed import DATA
+from isrlab_proof.search.matrix import COLUMNS, QUESTIONS, RELEASES, SWITCHED, stored
+from isrlab.show.colours import OUTCOMES
+from isrlab_book.explorer.explorer import Explorer
+from isrlab.show.matrix import plot_matrix
+from isrlab.world import scenario
+from isrlab_book.explorer import link
+from isrlab.world.exploring import Exploration
+from isrlab.world.script import Run
+
+FLAPS = 2  # how often a replica joins and leaves again
+RECORDS = "lost", "diverged"
+
+
+class Flaw(NamedTuple):
+    """A row of `data/flaws.csv`, newest flaws first."""
+
+    scenario: str
+    issue: str  # or a report in data/upstream
+    word: str  # the one that its repair ends
+    label: str  # what a reader sees go wrong
+    mistake: str
+    words: str  # how it ends, oldest releases first: "26sa 2lo" is safe in 26, then lost in 2
+
+
+FLAWS = tuple(map(Flaw._make, [*csv.reader((DATA / "flaws.csv").open(encoding="utf-8"))][1:]))
+BY_SCENARIO = {flaw.scenario: flaw for flaw in FLAWS}
+Matrix = dict[str, dict[KafkaVersion, str]]
+
+
+def word(run: Run) -> str:
+    """The worst that a run shows: diverged, lost, offline, stalled, flapping, or safe."""
+    if run.outcome.word == "safe" and is_stalled(run):
+        return "stalled"
+    return "flapping" if run.outcome.word == "safe" and flapping(run) else run.outcome.word
+
+
+def is_stalled(run: Run) -> bool:
+    """Whether the high watermark would move now, if only the leader checked (KAFKA-13091)."""
+    if (leader := run.cluster.leader) is None:
+        return False
+    return settle(leader, run.cluster.now_ms)[0].log.high_watermark > leader.log.high_watermark
+
+
+def flapping(run: Run) -> dict[int, int]:
+    """How often each replica that flaps was taken into the ISR and then evicted by its leader."""
+    events, joined = run.events(), dict[int, int]()
+    for move in exact.moves(events):
+        if move.joined:
+            joined.setdefault(move.replica, move.ts_ms)
+    evictions = exact.evictions(events)
+    times = Counter(e.replica for e in evictions if joined.get(e.replica, inf) < e.start_ms)
+    return {replica: count for replica, count in times.items() if count >= FLAPS}
+
+
+def play(name: str, version: str | KafkaVersion) -> Run:
+    """One cell. Raises ValueError for an unknown scenario, with those known."""
+    if name not in BY_SCENARIO:
+        raise ValueError(f"no scenario {name!r} on this page; known: {', '.join(BY_SCENARIO)}")
+    return scenario.play(scenario.read(name), version=version)
+
+
+@cache
+def every_cell() -> Matrix:
+    """The word of every scenario by the rules of every release."""
+    return {f.scenario: {v: word(play(f.scenario, v)) for v in GENERATIONS} for f in FLAWS}
+
+
+def ranges(row: dict[KafkaVersion, str]) -> Iterator[tuple[list[KafkaVersion], str]]:
+    """Neighbouring versions with the same word."""
+    for same, versions in groupby(row, key=row.__getitem__):
+        yield list(versions), same
+
+
+def decided(name: str, version: KafkaVersion) -> tuple[tuple[str, ...], int]:
+    """The versions to compare and the step that decided: the first difference from the nearest
+    release that ends otherwise, or the step that broke a promise if every release ends so."""
+    row, place = every_cell()[name], GENERATIONS.index(version)
+    others = [v for v in GENERATIONS if row[v] != row[version]]
+    near = sorted(others, key=lambda v: abs(GENERATIONS.index(v) - place))[:1]
+    versions = tuple(v.name for v in (version, *near))
+    story = Exploration(scenario.read(name), versions)
+    path = story.path(story.current)
+    broken = next((step for step in path if story.broken(version.name, step)), path[-1])
+    return versions, path.index(story.differs() or broken)
+
+
+def explore(name: str, version: str) -> Explorer:
+    """A cell, opened at the step that decided. Raises ValueError for unknown names."""
+    play(name, version)
+    versions, at = decided(name, KafkaVersion.of(version))
+    return Explorer(scenario.read(name), versions, at)
+
+
+def show_all() -> HTML:
+    """The table: a row for each scenario, a column for each release; a cell leads to its step."""
+    heads = "".join(f"<th><span>{v.releases}</span></th>" for v in GENERATIONS)
+    body = "".join(f"<tr><th>{escape(f.label)}</th>{''.join(_cells(f.scenario))}</tr>"
+                   for f in FLAWS)  # fmt: skip
+    style = (
+        ".losses th{text-align:left;font-weight:400;min-width:11em}.losses thead th{min-width:0}"
+        ".losses thead span{writing-mode:vertical-rl}.losses td{padding:2px 0;color:#222;"
+        "text-align:center!important;border:1px solid #fff;font-size:11px}.losses a{color:#222}"
+    )
+    head = f"<thead><tr><th>what happens</th>{heads}</tr></thead>"
+    whole = f'<table class="losses">{head}<tbody>{body}</tbody></table>'
+    return HTML(f'<style>{style}</style><div style="overflow-x:auto">{whole}</div>')
+
+
+def _cells(name: str) -> Iterator[str]:
+    for versions, what in ranges(every_cell()[name]):
+        is_last = versions[-1] is GENERATIONS[-1]
+        compared, at = decided(name, versions[0 if is_last else -1])
+        fragment = link.fragment(scenario.read(name), compared, at)
+        short = what if len(versions) > 1 or len(what) < 5 else what[:3] + "."
+        yield (f'<td colspan="{len(versions)}" style="background:{OUTCOMES[what]}" title="{what}">'
+               f'<a data-play="{fragment}">{short}</a></td>')  # fmt: skip
+
+
+def listed() -> list[dict[str, str]]:
+    """The issue or report of each scenario, and what Kafka did wrong."""
+    return [{"what happens": f.label, "issue": f.issue, "mistake": f.mistake} for f in FLAWS]
+
+
+def needs(name: str) -> str:
+    """What a scenario needs to lose records: an unclean election, a power failure, or neither."""
+    text = scenario.read(name)
+    if "unclean.leader.election.enable=true" in text or "elect unclean" in text:
+        return "an unclean election"
+    return "a power failure" if "power_loss" in text else "neither"
+
+
+def finding() -> str:
+    """How many scenarios lose records in the newest release, and what they need for it."""
+    last, cells = GENERATIONS[-1], every_cell()
+    of = [flaw.scenario for flaw in FLAWS if flaw.word in RECORDS]
+    counts = Counter(needs(name) for name in of if cells[name][last] in RECORDS)
+    return (
+        f"Kafka {last.releases} loses committed records in {counts.total()} of these {len(of)} "
+        f"scenarios: {counts['neither']} with neither a power failure nor an unclean election, "
+        f"{counts['a power failure']} with a power failure, "
+        f"{counts['an unclean election']} with an unclean election"
+    )
+
+
+# The same, found by a search
+
+
+def plot_searched() -> Axes:
+    """How many actions the shortest schedule needs to break a promise: questions by releases."""
+    cells = _searched(QUESTIONS, COLUMNS)
+    lost = [q for q, row in cells.items() if any(word == "lost" for _, word in row.values())]
+    last = [[*row.values()][-1][1] for row in cells.values()]
+    title = f"Within these bounds some release breaks {len(lost)} of {len(cells)} promises, and all"
+    title += f" repairs together break {last.count('lost') or 'none'}"
+    return plot_matrix(cells, title, legend=LEGEND)
+
+
+def plot_switched() -> Axes:
+    """How single rules change the answers for the last release: questions by rules."""
+    answers, last = stored(), [*RELEASES][-1]
+    rows = [question for question in QUESTIONS if answers[question, last].actions]
+    cells = _searched(rows, [last, *SWITCHED])
+    ends = [sum(row[rules][1] in ("safe", "searched") for row in cells.values())
+            for rules in cells[rows[0]] if rules.startswith(last)]  # fmt: skip
+    title = f"With one repair the search finds {len(rows) - max(ends)} of {len(rows)} losses of "
+    return plot_matrix(cells, f"{title}{last}, within its bounds", legend=LEGEND, size=(1.15, 0.4))
+
+
+LEGEND = {"lost": "broken by so many actions, and by no fewer", "safe": "no schedule breaks it",
+          "searched": "not broken by so many actions; more were not tried"}  # fmt: skip
+
+
+def _searched(rows: Iterable[str], columns: Iterable[str]) -> dict[str, Any]:
+    answers, looks = stored(), {"broken": "lost", "all": "safe"}
+    heads = {rules: COLUMNS[rules].releases if rules in RELEASES else rules for rules in columns}
+    return {q: {head: (answers[q, rules].field, looks.get(answers[q, rules].ended, "searched"))
+                if (q, rules) in answers else ("not asked", "")
+                for rules, head in heads.items()} for q in rows}  # fmt: skip
+
+
+def questions() -> list[dict[str, Any]]:
+    """The question that each row puts to the search, and the effort of all its columns."""
+    rows, answers = [], stored()
+    for name, (about, promise, budgets, of, *_) in QUESTIONS.items():
+        done = [answer for (question, _), answer in answers.items() if question == name]
+        rows.append({"question": name, "about": about, "promise": promise.replace("_", " "),
+                     "budgets": budgets, "begins_with": "; ".join(of.splitlines()),
+                     "states": sum(answer.states for answer in done),
+                     "took_s": round(sum(answer.seconds for answer in done))})  # fmt: skip
+    return rows

@@ -29,6 +29,7 @@ APPENDIX_OF = {  # appendices, and the notebooks whose workbook files they also 
     "how_the_rules_changed": ("leaving_the_isr", "joining_the_isr"),
     "when_was_it_decided": ("data_loss", "log_divergence"),
     "the_high_watermark_in_detail": ("high_watermark",),
+    "when_zookeeper_held_the_isr": ("telling_the_cluster",),
 }
 CLAIMS = "claims"  # the folder of the workbook whose name differs from its notebook's
 CLAIMS_READER = "what_the_sources_say"

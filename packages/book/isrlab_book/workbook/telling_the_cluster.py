@@ -8,9 +8,8 @@ Times are in ms since the start of a run.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import inf
@@ -126,8 +125,9 @@ def plot_sequence(run: Run, from_ms: int = 0) -> Axes:
     shown = [pair for pair in pairs if pair[1].now_ms - START_MS >= from_ms]
     arrows = [arrow for pair in shown for arrow in _arrows(*pair, has_zookeeper)]
     refused = [e for e in run.cluster.events if e.kind == "isr_rejected"]
-    errors = "".join(f"; {e.detail['error']} at {(e.ts_ms - START_MS) / 1000:g} s" for e in refused)
-    return plot_arrows(arrows, f"{finding(delays(run, from_ms))}{errors}", lanes=lanes)
+    when = [f"at {(e.ts_ms - START_MS) / 1000:g} s ({e.detail['error']})" for e in refused]
+    title = f"The leader's write is refused {', '.join(when)}" if when else ""
+    return plot_arrows(arrows, title or finding(delays(run, from_ms)), lanes=lanes)
 
 
 def _arrows(before: Frame, frame: Frame, has_zookeeper: bool) -> list[Arrow]:
@@ -139,6 +139,8 @@ def _arrows(before: Frame, frame: Frame, has_zookeeper: bool) -> list[Arrow]:
         arrows = [Arrow(m.CONTROLLER, ZOOKEEPER, f"{text}isr={words.ids(state.isr)}")]
     elif not kind.startswith(("AlterPartition", "IsrChange", "UpdateMetadata", "LeaderAndIsr")):
         return []
+    elif kind == "UpdateMetadata" and frame.controller.version.kraft:
+        return []  # a broker's metadata log is also its cache
     return [replace(arrow, when=f"{frame.now_ms - START_MS:,} ms") for arrow in arrows]
 
 
@@ -267,32 +269,6 @@ def _texts(run: Run, taken: Counter[str]) -> dict[str, str]:
     if version.high_watermark_after_shrink == AfterShrink.NEVER:
         texts["watermark"] = "the high watermark is\nnot checked (KAFKA-13091)"
     return texts
-
-
-# Leaders that wait forever
-
-AWAITED = {  # scenario -> the issue, and the line that shows that the wait is over
-    "shrink_stall": ("KAFKA-13091: the high watermark is not re-checked", "m1 acknowledged"),
-    "error_not_retried": ("KAFKA-14010: an error is not retried", "m2 acknowledged"),
-    "change_never_sent": (
-        "KAFKA-12686: a change is never sent",
-        r"(with isr=1,2$|\d +isr=1,2 is stored)",
-    ),
-}
-
-
-def waits(versions: Iterable[str]) -> list[dict[str, str]]:
-    """A row for each issue: when the wait ended in each version, or "waits"."""
-    rows = list[dict[str, str]]()
-    for name, (issue, sign) in AWAITED.items():
-        runs = {v: scenario.play(scenario.read(name), version=v) for v in versions}
-        rows.append({"issue": issue} | {v: _end_of_wait(run, sign) for v, run in runs.items()})
-    return rows
-
-
-def _end_of_wait(run: Run, sign: str) -> str:
-    line = re.search(rf"^ *(\d+)ms .*{sign}", run.printed, re.MULTILINE)
-    return style.duration(int(line[1])) if line else "waits"
 
 
 # Several partitions of one broker

@@ -9,7 +9,6 @@ from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 
-import matplotlib.pyplot as plt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -304,19 +303,6 @@ def test_what_ends_the_waits_of_a_run(version):
     assert all(ms == 500 if has_expired else ms <= 500 for ms, has_expired in waited_ms)
     delays = high_watermark_delays(run.frames[run.first_frame :])
     assert max(delays) == (5 if version.pushes_high_watermark else 505)
-
-
-def test_figures_draw_what_they_are_given():
-    timer, _ = filled(Timer.at(0), (7, 45, 500), 0)
-    titles = [parked_fetches.plot_wheels(timer, ms).axes[0].get_title() for ms in (0, 7, 400)]
-    assert titles == [
-        "The wheels hold 3 tasks",
-        "runs: 0 at 7 ms",
-        "runs: 0 at 7 ms, 1 at 45 ms; finer wheel: 1, 2",
-    ]
-    ax = parked_fetches.plot_waits(scenario.play(SCRIPT, version="2.5"))
-    assert "by a new high watermark" in ax.get_title(loc="left")
-    plt.close("all")
 
 
 def test_each_reader_is_woken_by_what_moves_its_bound():

@@ -27,7 +27,6 @@ from isrlab_book.workbook import telling_the_cluster as telling
 CHANGE = "isr_change_told"
 VERSIONS = [version.name for version in PRESETS.values()]
 LOSING_SEED = 25  # of the random schedules of notebook 10
-PROPOSED = {"expand_waits_under_min_isr": True}  # KAFKA-19996, in no release
 LOSSES = {
     "acks=1": {"one": "2 records lost", "two": "writes go on", "three": "writes go on"},
     "acks=all": {"one": "writes go on", "two": "1 record lost", "three": "writes stop"},
@@ -223,22 +222,6 @@ def test_a_cell_opens_at_the_step_after_which_another_release_ends_otherwise():
     (race,) = [each for each in shown if each.versions == ("3.6", "3.5")]
     story = Exploration(*race)
     assert story.tree[story.current].line == "deliver controller>1 any" and story.differs()
-    with pytest.raises(ValueError, match="known: elr_of_two"):
-        losses.explore("nothing", "3.7")
-
-
-def test_stalled_2_8_to_3_0_and_the_next_append_ends_it():
-    assert losses.word(play("stalled", "3.0")) == "stalled"
-    again = scenario.read("stalled").replace("consume 1\n", "produce 1 m2 acks=1\nconsume 1\n")
-    run = scenario.play(again, version="3.0")
-    assert not losses.is_stalled(run)
-    assert "reads up to offset 2" in run.printed
-
-
-def test_the_proposed_rule_ends_the_flapping():
-    proposed = KafkaVersion.of("4.1").with_(**PROPOSED)
-    assert losses.word(losses.play("flapping", proposed)) == "safe"
-    assert losses.flapping(losses.play("flapping", "4.1"))[2] >= losses.FLAPS
 
 
 # 08 and 09: what is lost, and what differs

@@ -173,15 +173,15 @@ def contents() -> dict[str, Any]:
     }
 
 
-def film(story: Exploration, told: Mapping[str, str]) -> dict[int, dict[str, Any]]:
+def film(story: Exploration, sentences: Mapping[str, str]) -> dict[int, dict[str, Any]]:
     """What the views of some steps show, each with its sentence, without messages and buttons."""
-    views, steps = dict[int, dict[str, Any]](), [int(step) for step in told]
+    views, steps = dict[int, dict[str, Any]](), [int(step) for step in sentences]
     for step, following in zip(steps, [*steps[1:], 0], strict=True):
         story.go(step)
         panels = [panel_of(story, v) | {"heads": "", "messages": ""} for v in story.versions]
         path, differs = story.path(step), story.differs()
-        views[step] = {"told": told[str(step)], "panels": panels, "path": path, "next": following,
-                       "differs": differs, "actions": [], "announced": "",
+        views[step] = {"told": sentences[str(step)], "panels": panels, "path": path,
+                       "next": following, "differs": differs, "actions": [], "announced": "",
                        "cells": cells_of(story, step)}  # fmt: skip
     story.go(0)
     return views

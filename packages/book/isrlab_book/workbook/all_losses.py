@@ -1,10 +1,7 @@
 """Notebook 11: every known loss and divergence, by the rules of every release.
 
-A cell is one run of one scenario. The outcomes of records (diverged, lost, offline, safe) are
-extended by two of the service: *stalled*, when the high watermark could move by its own rule but is
-not checked, and *flapping*, when a replica joins and leaves the ISR again and again. A cell leads
-to the step that decided: the first after which its release and the nearest one that ends otherwise
-differ.
+A cell is one run of one scenario. It leads to the step that decided: the first after which its
+release and the nearest one that ends otherwise differ.
 """
 
 from __future__ import annotations
@@ -15,26 +12,22 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from html import escape
 from itertools import groupby
-from math import inf
 from typing import Any, NamedTuple
 
 from IPython.display import HTML
 from matplotlib.axes import Axes
 
-from isrlab.engine.high_watermark import settle
 from isrlab.engine.versions import GENERATIONS, KafkaVersion
-from isrlab.events import exact
 from isrlab.installed import DATA
-from isrlab_proof.search.matrix import COLUMNS, QUESTIONS, RELEASES, SWITCHED, stored
 from isrlab.show.colours import OUTCOMES
-from isrlab_book.explorer.explorer import Explorer
 from isrlab.show.matrix import plot_matrix
 from isrlab.world import scenario
-from isrlab_book.explorer import link
 from isrlab.world.exploring import Exploration
 from isrlab.world.script import Run
+from isrlab_book.explorer import link
+from isrlab_book.explorer.explorer import Explorer
+from isrlab_proof.search.matrix import COLUMNS, QUESTIONS, RELEASES, SWITCHED, stored
 
-FLAPS = 2  # how often a replica joins and leaves again
 RECORDS = "lost", "diverged"
 
 
@@ -50,46 +43,18 @@ class Flaw(NamedTuple):
 
 
 FLAWS = tuple(map(Flaw._make, [*csv.reader((DATA / "flaws.csv").open(encoding="utf-8"))][1:]))
-BY_SCENARIO = {flaw.scenario: flaw for flaw in FLAWS}
 Matrix = dict[str, dict[KafkaVersion, str]]
 
 
-def word(run: Run) -> str:
-    """The worst that a run shows: diverged, lost, offline, stalled, flapping, or safe."""
-    if run.outcome.word == "safe" and is_stalled(run):
-        return "stalled"
-    return "flapping" if run.outcome.word == "safe" and flapping(run) else run.outcome.word
-
-
-def is_stalled(run: Run) -> bool:
-    """Whether the high watermark would move now, if only the leader checked (KAFKA-13091)."""
-    if (leader := run.cluster.leader) is None:
-        return False
-    return settle(leader, run.cluster.now_ms)[0].log.high_watermark > leader.log.high_watermark
-
-
-def flapping(run: Run) -> dict[int, int]:
-    """How often each replica that flaps was taken into the ISR and then evicted by its leader."""
-    events, joined = run.events(), dict[int, int]()
-    for move in exact.moves(events):
-        if move.joined:
-            joined.setdefault(move.replica, move.ts_ms)
-    evictions = exact.evictions(events)
-    times = Counter(e.replica for e in evictions if joined.get(e.replica, inf) < e.start_ms)
-    return {replica: count for replica, count in times.items() if count >= FLAPS}
-
-
 def play(name: str, version: str | KafkaVersion) -> Run:
-    """One cell. Raises ValueError for an unknown scenario, with those known."""
-    if name not in BY_SCENARIO:
-        raise ValueError(f"no scenario {name!r} on this page; known: {', '.join(BY_SCENARIO)}")
+    """One cell. Raises ValueError for an unknown scenario."""
     return scenario.play(scenario.read(name), version=version)
 
 
 @cache
 def every_cell() -> Matrix:
     """The word of every scenario by the rules of every release."""
-    return {f.scenario: {v: word(play(f.scenario, v)) for v in GENERATIONS} for f in FLAWS}
+    return {f.scenario: {v: play(f.scenario, v).outcome.word for v in GENERATIONS} for f in FLAWS}
 
 
 def ranges(row: dict[KafkaVersion, str]) -> Iterator[tuple[list[KafkaVersion], str]]:
@@ -112,8 +77,7 @@ def decided(name: str, version: KafkaVersion) -> tuple[tuple[str, ...], int]:
 
 
 def explore(name: str, version: str) -> Explorer:
-    """A cell, opened at the step that decided. Raises ValueError for unknown names."""
-    play(name, version)
+    """A cell, opened at the step that decided. Raises KeyError for a scenario of another page."""
     versions, at = decided(name, KafkaVersion.of(version))
     return Explorer(scenario.read(name), versions, at)
 
@@ -121,15 +85,14 @@ def explore(name: str, version: str) -> Explorer:
 def show_all() -> HTML:
     """The table: a row for each scenario, a column for each release; a cell leads to its step."""
     heads = "".join(f"<th><span>{v.releases}</span></th>" for v in GENERATIONS)
-    body = "".join(f"<tr><th>{escape(f.label)}</th>{''.join(_cells(f.scenario))}</tr>"
-                   for f in FLAWS)  # fmt: skip
+    rows = [f"<tr><th>{escape(f.label)}</th>{''.join(_cells(f.scenario))}</tr>" for f in FLAWS]
     style = (
         ".losses th{text-align:left;font-weight:400;min-width:11em}.losses thead th{min-width:0}"
         ".losses thead span{writing-mode:vertical-rl}.losses td{padding:2px 0;color:#222;"
         "text-align:center!important;border:1px solid #fff;font-size:11px}.losses a{color:#222}"
     )
     head = f"<thead><tr><th>what happens</th>{heads}</tr></thead>"
-    whole = f'<table class="losses">{head}<tbody>{body}</tbody></table>'
+    whole = "".join(['<table class="losses">', head, *rows, "</table>"])
     return HTML(f'<style>{style}</style><div style="overflow-x:auto">{whole}</div>')
 
 
@@ -143,11 +106,6 @@ def _cells(name: str) -> Iterator[str]:
                f'<a data-play="{fragment}">{short}</a></td>')  # fmt: skip
 
 
-def listed() -> list[dict[str, str]]:
-    """The issue or report of each scenario, and what Kafka did wrong."""
-    return [{"what happens": f.label, "issue": f.issue, "mistake": f.mistake} for f in FLAWS]
-
-
 def needs(name: str) -> str:
     """What a scenario needs to lose records: an unclean election, a power failure, or neither."""
     text = scenario.read(name)
@@ -159,10 +117,9 @@ def needs(name: str) -> str:
 def finding() -> str:
     """How many scenarios lose records in the newest release, and what they need for it."""
     last, cells = GENERATIONS[-1], every_cell()
-    of = [flaw.scenario for flaw in FLAWS if flaw.word in RECORDS]
-    counts = Counter(needs(name) for name in of if cells[name][last] in RECORDS)
+    counts = Counter(needs(name) for name in cells if cells[name][last] in RECORDS)
     return (
-        f"Kafka {last.releases} loses committed records in {counts.total()} of these {len(of)} "
+        f"Kafka {last.releases} loses committed records in {counts.total()} of these {len(cells)} "
         f"scenarios: {counts['neither']} with neither a power failure nor an unclean election, "
         f"{counts['a power failure']} with a power failure, "
         f"{counts['an unclean election']} with an unclean election"

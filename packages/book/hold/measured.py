@@ -110,9 +110,8 @@ def _evictions(version: str, lag_s: float, samples: int) -> list[float]:
     """Times to eviction in lag limits, for stalls that begin at phases spread over the check."""
     known, lag_ms = KafkaVersion.of(version), round(lag_s * 1000)
     period_ms = lag_ms // known.isr_checks_per_lag_time
-    stall = leaving_the_isr.STALL.replace(
-        "replicas=1,2\n", f"replicas=1,2 replica.lag.time.max.ms={lag_ms}\n"
-    )
+    given = f"replicas=1,2 replica.lag.time.max.ms={lag_ms}\n"
+    stall = leaving_the_isr.STALL.replace("replicas=1,2\n", given)
     times = []
     for sample in range(samples):
         begin_ms = period_ms + sample * period_ms // samples
@@ -148,9 +147,8 @@ def copying(version: str, rate: int, fetch_bytes: int) -> dict[str, float]:
     """The longest wait (ms) with acks=all while a new replica copies, and whether it joins."""
     text = scenario.read("new_replica").replace("fetch.max.bytes=10240",
                                                 f"fetch.max.bytes={fetch_bytes}")  # fmt: skip
-    run = scenario.play(
-        text.replace("count=10 acks=all", f"count={rate} acks=all"), version=version
-    )
+    text = text.replace("count=10 acks=all", f"count={rate} acks=all")
+    run = scenario.play(text, version=version)
     joined = [m.ts_ms for m in exact.moves(run.events()) if m.joined and m.replica == 2]
     waits = [int(e.detail["latency_ms"]) for e in run.cluster.events
              if e.kind == "produce_ack" and (not joined or e.ts_ms < joined[0])]  # fmt: skip
@@ -206,20 +204,15 @@ def heard_after_ms(version: str, load: str) -> dict[str, float]:
     return {"least": min(waits), "most": min(max(waits), 1e9)}
 
 
-AWAITED = {  # issue: the scenario, and the line that shows that the wait is over
-    "KAFKA-13091": ("shrink_stall", "m1 acknowledged"),
-    "KAFKA-14010": ("error_not_retried", "m2 acknowledged"),
-    "KAFKA-12686": ("change_never_sent", r"(with isr=1,2$|\d +isr=1,2 is stored)"),
-}
-
-
 @measured
 def leaders_that_wait(version: str) -> list[str]:
-    """The issues in which a leader waits forever."""
-    printed = {name: scenario.play(scenario.read(name), version=version).printed
-               for name, _ in AWAITED.values()}  # fmt: skip
-    return [issue for issue, (name, sign) in AWAITED.items()
-            if not re.search(rf"^ *\d+ms .*{sign}", printed[name], re.MULTILINE)]  # fmt: skip
+    """The issues in which a leader waits forever: the line that ends its wait is not printed."""
+    joined = r"(with isr=1,2$|\d +isr=1,2 is stored)"
+    ends = {"shrink_stall": "m1 ack", "error_not_retried": "m2 ack", "change_never_sent": joined}
+    printed = {n: scenario.play(scenario.read(n), version=version).printed for n in ends}
+    waits = [not re.search(rf"(?m)^ *\d+ms .*{end}", printed[name]) for name, end in ends.items()]
+    issues = "KAFKA-13091", "KAFKA-14010", "KAFKA-12686"
+    return [issue for issue, is_waiting in zip(issues, waits, strict=True) if is_waiting]
 
 
 # 06: a log read
@@ -228,9 +221,8 @@ def leaders_that_wait(version: str) -> list[str]:
 @measured
 def scanned(version: str, interval: int) -> dict[str, float]:
     """How many batches are read to find an offset, with the index and without."""
-    lengths = reading_a_log.scan_lengths(
-        reading_a_log.twenty_batches(version, interval).segments[0]
-    )
+    first = reading_a_log.twenty_batches(version, interval).segments[0]
+    lengths = reading_a_log.scan_lengths(first)
     return {"index": float(np.mean(lengths)), "linear": sum(range(1, 21)) / 20}
 
 
@@ -434,9 +426,8 @@ def move_over_formula(
     version: str, mb_per_s: int, batch: int, backlog_records: int, seed: int
 ) -> float:
     """The time that nine partitions take to move, over the formula's; -1 if they never end."""
-    small = moving_partitions.SMALL.with_(
-        version=version, backlog_records=backlog_records, seed=seed
-    )
+    given = {"version": version, "backlog_records": backlog_records, "seed": seed}
+    small = moving_partitions.SMALL.with_(**given)
     cluster = moving_partitions.joined_by_a_broker(small)
     config = moving_partitions.throttled(cluster, mb_per_s * 1_000_000, batch)
     done_s = moving_partitions.moved(config).done_s

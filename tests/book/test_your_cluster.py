@@ -129,7 +129,7 @@ def test_logs_of_one_incident_have_a_player() -> None:
     alone = look(killed)
     assert len(alone.incidents) == 1
     page = your_cluster.incident_player(alone).player()
-    assert page.count('class="player"') == 1 and "Shrinking ISR" in page
+    assert page.count('class="player"') == 1 and "Connection to" in page
 
 
 def test_the_finding_says_how_it_stands_and_who_it_was(found) -> None:

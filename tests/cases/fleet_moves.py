@@ -10,19 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cases.fleet_engine import (
-    APPEND,
-    LAST,
-    Given,
-    append,
-    apply_latencies,
-    apply_pauses,
-    changes,
-    clock,
-    deliver_due,
-    produces,
-    started,
-)
+from cases import fleet_engine
+from cases.fleet_engine import apply_pauses, changes, clock, deliver_due, produces, started
 from isrlab.engine import messages as m
 from isrlab.engine.frozen import replace
 from isrlab.engine.log import Log
@@ -52,7 +41,7 @@ class Outage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene(Given):
+class Scene(fleet_engine.Given):
     """A partition on brokers 1, 2, ..., which may stop and return."""
 
     brokers: int
@@ -99,10 +88,10 @@ def engine_play(scene):
     for now_ms in range(scene.first_ms + 1, DURATION_MS):
         cluster.now_ms = clock(scene, now_ms)
         _act(cluster, scene, now_ms)
-        deliver_due(cluster, before=APPEND)
+        deliver_due(cluster, before=fleet_engine.APPEND)
         former = _leading(cluster) or former
-        append(cluster, scene, former, now_ms)
-        deliver_due(cluster, before=LAST)
+        fleet_engine.append(cluster, scene, former, now_ms)
+        deliver_due(cluster, before=fleet_engine.LAST)
         _ask_halts(cluster)
         values.append(_seen(cluster))
         times.append(now_ms)
@@ -152,7 +141,7 @@ def _ends(scene, logs):
 
 def _act(cluster, scene, now_ms):
     """Apply the scene's events at the beginning of this millisecond."""
-    apply_latencies(cluster, scene, now_ms)
+    fleet_engine.apply_latencies(cluster, scene, now_ms)
     apply_pauses(cluster, scene, scene.ids, now_ms)
     before_ms = scene.controller_latency_ms
     for outage in scene.outages:

@@ -19,12 +19,7 @@ from isrlab.events import spark_schema
 from isrlab.java import JavaMissingError, require_java
 from isrlab_ops.logs import recordings
 from isrlab_ops.logs.reader import LogDirError, data_sources, read_local
-from isrlab_ops.logs.reader.data_sources import (
-    OPTIONS,
-    BrokerLogSource,
-    MetadataLogSource,
-    register,
-)
+from isrlab_ops.logs.reader.data_sources import BrokerLogSource, MetadataLogSource, register
 
 
 def line(second: int, broker: int = 1) -> str:
@@ -290,7 +285,7 @@ def test_a_layout_too_rare_to_be_found_can_be_given(load, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tpoic": "t"}, f"unknown option 'tpoic'; valid: {', '.join(OPTIONS)}"),
+        ({"tpoic": "t"}, f"unknown option 'tpoic'; valid: {', '.join(data_sources.OPTIONS)}"),
         ({"table": "rows"}, "table 'rows'; valid: events, unread, files"),
         ({"since": "monday"}, "'monday' is not a time; write 2026-11-20T10:38:00"),
         ({"time_zone": "Mars"}, "time_zone 'Mars' is unknown"),

@@ -15,20 +15,8 @@ from typing import Any
 import jpype
 
 from isrlab_proof.judged.leader import Seen
-from judge.jvm import (
-    COMMON,
-    call,
-    either,
-    fill,
-    has,
-    hidden,
-    implementing,
-    java,
-    make,
-    methods,
-    some,
-    the,
-)
+from judge import jvm
+from judge.jvm import COMMON, either, has, hidden, implementing, java, make, methods, some, the
 from judge.partition import KafkaPartition
 from judge.waiting import MANAGER, MOCKITO, manager
 from judge.world import World
@@ -70,7 +58,7 @@ class KafkaFollower:
         records = [[f"a{epoch}", epoch] for epoch, count in epochs for _ in range(count)]
         for offset, record in enumerate(records):
             given = {"MemoryRecords": self.world.batches(offset, [record]), "int": record[1]}
-            call(log, "appendAsFollower", given)
+            jvm.call(log, "appendAsFollower", given)
         self.replica.note_high_watermark(high_watermark)
 
     def _log(self) -> Any:
@@ -338,7 +326,7 @@ def _parsed(name: str, version: int, data: bytes) -> Any:
     accessor = has(readable) and java(readable)(buffer)  # from 4.1 on parsed by that
     given = {"ByteBuffer": buffer, "Readable": accessor, "short": jpype.JShort(version)}
     parse = max(methods(kind, "parse"), key=lambda method: method.getParameterCount())
-    return kind.parse(*fill(parse, given))
+    return kind.parse(*jvm.fill(parse, given))
 
 
 def _code(error: str) -> int:

@@ -12,24 +12,8 @@ from typing import Any
 import jpype
 
 from isrlab_proof.judged.leader import LEADER, REPLICAS, Seen
-from judge.jvm import (
-    COMMON,
-    call,
-    either,
-    error_name,
-    has,
-    implementing,
-    ints,
-    java,
-    listed,
-    make,
-    methods,
-    none,
-    optional,
-    scala,
-    the,
-    value_of,
-)
+from judge import jvm
+from judge.jvm import COMMON, call, has, implementing, ints, java, listed, make, none, scala, the
 from judge.older import StoredPartition
 from judge.partition import Asked
 from judge.waiting import ANSWER, FOR_EVER_MS, MANAGER, MOCKITO
@@ -42,7 +26,7 @@ class ManagedPartition(StoredPartition):
     def _make(self, quietly: dict[str, Any]) -> Any:
         self.is_up = True
         self.manager = _manager(self.world, self.min_isr, self.lag_ms)
-        (_, *more) = methods(type(self.manager), "getOrCreatePartition")[0].getParameterTypes()
+        (_, *more) = jvm.methods(type(self.manager), "getOrCreatePartition")[0].getParameterTypes()
         name = (self.topic.topic(), self.topic.partition()) if more else (self.topic,)
         return self.manager.getOrCreatePartition(*name)
 
@@ -97,7 +81,7 @@ class ManagedPartition(StoredPartition):
             self.response = self.parked.pop(replica)
 
     def _fetch_of(self, asked: Asked) -> dict[str, Any]:
-        given = {"long": [asked.offset, 0], "int": 1 << 20, "Optional": optional(asked.epoch)}
+        given = {"long": [asked.offset, 0], "int": 1 << 20, "Optional": jvm.optional(asked.epoch)}
         wanted = make(COMMON + "requests.FetchRequest$PartitionData", given)
         pair = java("scala.Tuple2")(self.topic, wanted)
         levels = COMMON + "requests.IsolationLevel"
@@ -108,8 +92,8 @@ class ManagedPartition(StoredPartition):
         }  # fmt: skip
 
     def _answer(self, answer: Any) -> Any:
-        error = error_name(answer.error())
-        records = either(answer, "records", "messages")()
+        error = jvm.error_name(answer.error())
+        records = jvm.either(answer, "records", "messages")()
         return self._count(records) if error == "NONE" else error
 
     @staticmethod
@@ -149,7 +133,7 @@ class ManagedPartition(StoredPartition):
         isr = []
         while replicas.hasNext():
             isr.append(int(replicas.next().brokerId()))
-        version = value_of(self.partition, "zkVersion")
+        version = jvm.value_of(self.partition, "zkVersion")
         return {"partition_epoch": int(version), "isr": sorted(isr), "asked": self.asked}
 
     def _follower(self, number: int) -> Seen:

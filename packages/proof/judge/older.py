@@ -5,18 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from isrlab_proof.judged.leader import Seen
-from judge.jvm import (
-    call,
-    hidden,
-    implementing,
-    is_there,
-    java,
-    none,
-    numbers,
-    optional,
-    some,
-    value_of,
-)
+from judge import jvm
+from judge.jvm import call, implementing, is_there, java, none, numbers, optional, some, value_of
 from judge.partition import Asked, KafkaPartition
 
 
@@ -66,7 +56,7 @@ class TickingPartition(ZooKeeperPartition):
 
     def do(self, name: str, *words: Any) -> None:
         super().do(name, *words)
-        hidden(self.manager, "propagateIsrChanges")()
+        jvm.hidden(self.manager, "propagateIsrChanges")()
 
 
 class StoredPartition(ZooKeeperPartition):

@@ -14,27 +14,8 @@ from typing import Any, NamedTuple
 import jpype
 
 from isrlab_proof.judged.leader import LEADER, REPLICAS, T0, Seen, answered, flat
-from judge.jvm import (
-    COMMON,
-    SERVER,
-    call,
-    either,
-    error_name,
-    has,
-    implementing,
-    ints,
-    is_there,
-    java,
-    listed,
-    make,
-    methods,
-    named,
-    none,
-    numbers,
-    optional,
-    some,
-    value_of,
-)
+from judge import jvm
+from judge.jvm import COMMON, call, either, implementing, java, make, none, optional, some, value_of
 from judge.waiting import FOR_EVER_MS, MANAGER, Fetches, Produces
 from judge.world import World
 
@@ -58,7 +39,7 @@ class KafkaPartition:
         self.world = world
         world.topics += 1
         self.topic = java(COMMON + "TopicPartition")("t", world.topics)
-        self.id = java(COMMON + "Uuid")(1, world.topics) if has(COMMON + "Uuid") else None
+        self.id = java(COMMON + "Uuid")(1, world.topics) if jvm.has(COMMON + "Uuid") else None
         self.lag_ms = settings["replica_lag_time_max_ms"]
         self.min_isr = settings["min_insync_replicas"]
         self.held: list[Any] = []  # requests to the controller that have no answer yet
@@ -93,7 +74,9 @@ class KafkaPartition:
 
     def _metadata_cache(self) -> Any:
         version = (
-            java(SERVER + "common.KRaftVersion") if has(SERVER + "common.KRaftVersion") else None
+            java(jvm.SERVER + "common.KRaftVersion")
+            if jvm.has(jvm.SERVER + "common.KRaftVersion")
+            else None
         )
         supplier = implementing("java.util.function.Supplier", get=lambda: version.KRAFT_VERSION_1)
         given = {"int": LEADER, "Supplier": supplier}
@@ -146,7 +129,7 @@ class KafkaPartition:
         getattr(self, name)(*words)
         for request, end in list(self.waiting.items()):
             done = self.partition.checkEnoughReplicasReachOffset(end)
-            error = error_name(done._2())
+            error = jvm.error_name(done._2())
             if done._1() or error != "NONE":
                 self.answers[request] = None if error == "NONE" else error
                 del self.waiting[request]
@@ -154,9 +137,9 @@ class KafkaPartition:
     def order(self, epoch: int, partition_epoch: int, isr: list[int], leader: int = 1) -> bool:
         """Give the order to the partition; returns whether it was new to it."""
         state = java("PartitionState")()
-        state.setControllerEpoch(0).setLeader(leader).setLeaderEpoch(epoch).setIsr(ints(isr))
+        state.setControllerEpoch(0).setLeader(leader).setLeaderEpoch(epoch).setIsr(jvm.ints(isr))
         either(state, "setPartitionEpoch", "setZkVersion")(partition_epoch)
-        state.setReplicas(ints(REPLICAS)).setIsNew(False)
+        state.setReplicas(jvm.ints(REPLICAS)).setIsNew(False)
         is_news = call(self.partition, "makeLeader" if leader == LEADER else "makeFollower", {
             str(java("PartitionState").class_.getSimpleName()): state, "int": 0,
             "OffsetCheckpoints": _no_checkpoints(), "Option": [some(self.id), none()],
@@ -186,7 +169,7 @@ class KafkaPartition:
             record.setBrokerId(number).setBrokerEpoch(epoch).setFenced(False)
             record.setInControlledShutdown(not is_active)
             delta.replay(record.setIncarnationId(java(COMMON + "Uuid")(2, number)))
-        (apply,) = methods(type(delta), "apply")
+        (apply,) = jvm.methods(type(delta), "apply")
         given = [kind.getField("EMPTY").get(None) for kind in apply.getParameterTypes()]
         self.cache.setImage(delta.apply(*given))
 
@@ -212,7 +195,7 @@ class KafkaPartition:
             name = next(n for n in names if hasattr(self.partition, n))
             done = call(self.partition, name, given)
         except jpype.JException as error:
-            self.response = named(error)
+            self.response = jvm.named(error)
             return False
         change = str(done.leaderHwChange()) if hasattr(done, "leaderHwChange") else ""
         if self.produces and change.upper() == "INCREASED":  # from 2.7 on it is left to the manager
@@ -247,15 +230,15 @@ class KafkaPartition:
     def _needs_high_watermark(self, replica: int) -> bool:
         """Whether the follower is answered immediately, to learn the high watermark (2.4, 2.5)."""
         known = self.partition.getReplica(replica)
-        if not is_there(known) or not hasattr(known.get(), "lastSentHighWatermark"):
+        if not jvm.is_there(known) or not hasattr(known.get(), "lastSentHighWatermark"):
             return False
         return bool(known.get().lastSentHighWatermark() < self._high_watermark())
 
     def got(self, read: Any) -> Any:
         """The answer to a follower: the number of records, the diverging epoch, or an error."""
         if isinstance(read, jpype.JException):
-            return named(read)
-        if hasattr(read, "divergingEpoch") and is_there(value_of(read, "divergingEpoch")):
+            return jvm.named(read)
+        if hasattr(read, "divergingEpoch") and jvm.is_there(value_of(read, "divergingEpoch")):
             end = value_of(read, "divergingEpoch").get()
             return [int(end.epoch()), int(end.endOffset())]
         records = value_of(value_of(read, "fetchedData"), "records")
@@ -323,14 +306,16 @@ class KafkaPartition:
             isr = [int(b) for b in asked.newIsr()]
             if not isr:  # by broker epochs, from 3.5 on
                 isr = [int(b.brokerId()) for b in asked.newIsrWithEpochs()]
-            part.setLeaderId(LEADER).setLeaderEpoch(asked.leaderEpoch()).setIsr(ints(isr))
+            part.setLeaderId(LEADER).setLeaderEpoch(asked.leaderEpoch()).setIsr(jvm.ints(isr))
             before = either(asked, "partitionEpoch", "currentIsrVersion")()
             either(part, "setPartitionEpoch", "setCurrentIsrVersion")(before + 1)
-        topic = java(message + "$TopicData")().setPartitions(listed(part))
+        topic = java(message + "$TopicData")().setPartitions(jvm.listed(part))
         for name, value in (("setTopicId", self.id), ("setTopicName", "t"), ("setName", "t")):
             if hasattr(topic, name):
                 getattr(topic, name)(value)
-        body = java(COMMON + f"requests.{kind}Response")(java(message)().setTopics(listed(topic)))
+        body = java(COMMON + f"requests.{kind}Response")(
+            java(message)().setTopics(jvm.listed(topic))
+        )
         keys = java(COMMON + "protocol.ApiKeys")
         key = keys.ALTER_PARTITION if kind == "AlterPartition" else keys.ALTER_ISR
         header = java(COMMON + "requests.RequestHeader")(key, version, "judge", 0)
@@ -379,8 +364,8 @@ class KafkaPartition:
         state = either(self.partition, "partitionState", "isrState")()
         return {
             "partition_epoch": int(either(self.partition, "getPartitionEpoch", "getZkVersion")()),
-            "isr": numbers(state.isr()),
-            "maximal": numbers(state.maximalIsr()),
+            "isr": jvm.numbers(state.isr()),
+            "maximal": jvm.numbers(state.maximalIsr()),
             "is_pending": bool(state.isInflight()),
             "asked": self.asked,
         }
@@ -396,7 +381,7 @@ class KafkaPartition:
         }
         if hasattr(replica, "brokerEpoch"):  # from 3.5 on
             epoch = replica.brokerEpoch()
-            seen["broker_epoch"] = int(epoch.get()) if is_there(epoch) else NEVER_FETCHED
+            seen["broker_epoch"] = int(epoch.get()) if jvm.is_there(epoch) else NEVER_FETCHED
         return seen
 
     def _fetches(self, replica: Any) -> Seen:

@@ -7,20 +7,8 @@ from typing import Any
 
 import jpype
 
-from judge.jvm import (
-    COMMON,
-    has,
-    implementing,
-    java,
-    listed,
-    make,
-    none,
-    optional,
-    scala,
-    some,
-    the,
-    value_of,
-)
+from judge import jvm
+from judge.jvm import COMMON, implementing, java, listed, make, none, scala, some, the, value_of
 
 MOCKITO, ANSWER = "org.mockito.Mockito", "org.mockito.stubbing.Answer"
 FOR_EVER_MS = 1 << 40
@@ -59,7 +47,7 @@ class Manager:
 
 @cache
 def _stats() -> Any:
-    return make("BrokerTopicStats", {"boolean": False, "Optional": optional(-1)}, pick=min)
+    return make("BrokerTopicStats", {"boolean": False, "Optional": jvm.optional(-1)}, pick=min)
 
 
 MANAGER = Manager()
@@ -83,7 +71,7 @@ class Waiting:
 
     def _try_else_watch(self, waiting: Any) -> None:
         keys = listed(self.key)
-        is_java = has("org.apache.kafka.server.purgatory.DelayedOperationPurgatory")
+        is_java = jvm.has("org.apache.kafka.server.purgatory.DelayedOperationPurgatory")
         self.purgatory.tryCompleteElseWatch(waiting, keys if is_java else scala(keys))
 
     def check(self) -> None:
@@ -106,7 +94,7 @@ class Fetches(Waiting):
             "ReplicaQuota": the("kafka.server.QuotaFactory$UnboundedQuota$", "UNBOUNDED_QUOTA"),
             "Function1": implementing("scala.Function1", apply=lambda _: replica.read_again(asked)),
         }  # fmt: skip
-        if has("kafka.server.FetchMetadata"):  # up to 3.2
+        if jvm.has("kafka.server.FetchMetadata"):  # up to 3.2
             given["FetchMetadata"] = make("kafka.server.FetchMetadata", {
                 "int": [1, 1 << 20, asked.replica], "boolean": [False, True, True],
                 "FetchIsolation": replica.world.isolation, "Seq": statuses,

@@ -43,15 +43,7 @@ from isrlab.engine.model import NO_LEADER, Broker, Follower, Leader
 from isrlab.engine.partition import PartitionState
 from isrlab.world.cluster import Cluster
 from isrlab_proof.search import known
-from isrlab_proof.search.known import (
-    NOW_MS,
-    OLD_MS,
-    Promises,
-    StaleClock,
-    StoppedBroker,
-    aged,
-    number_of,
-)
+from isrlab_proof.search.known import NOW_MS, Promises, StaleClock, StoppedBroker, aged, number_of
 from isrlab_proof.search.tables import Doings, Read
 
 KINDS = (  # kinds of action with a budget, in the order of a state's budgets
@@ -133,7 +125,7 @@ class Space:
 
         def clock(ms: int) -> int:
             is_old = cluster.now_ms - ms > self.settings.replica_lag_time_max_ms
-            return ms and (OLD_MS if is_old else NOW_MS)
+            return ms and (known.OLD_MS if is_old else NOW_MS)
 
         remotes = tuple(
             replace(r, last_caught_up_time_ms=clock(r.last_caught_up_time_ms),

@@ -91,23 +91,20 @@ def _refusal(controller: Controller, request: m.AlterPartition) -> str | None:
     writes_zookeeper = controller.version.writes_zookeeper
     if request.leader_epoch < controller.leader_epoch and not writes_zookeeper:
         return "FENCED_LEADER_EPOCH"
-    if request.partition_epoch == controller.partition_epoch or _is_there(controller, request):
+    stored = controller.state  # already what the leader wants: a retry after a lost answer
+    is_there = (request.broker, request.leader_epoch) == (stored.leader, stored.leader_epoch)
+    is_there = is_there and set(request.isr) == set(stored.isr)
+    if request.partition_epoch == controller.partition_epoch or is_there:
         return None
     return "BADVERSION" if writes_zookeeper else "INVALID_UPDATE_VERSION"
-
-
-def _is_there(controller: Controller, request: m.AlterPartition) -> bool:
-    """Whether the stored state is already what the leader wants: a retry after a lost answer."""
-    return (
-        set(request.isr) == set(controller.isr)
-        and request.leader_epoch == controller.leader_epoch
-        and request.broker == controller.leader
-    )
 
 
 def _kraft_refusal(controller: Controller, request: m.AlterPartition) -> str | None:
     """The error, or None. Source: validateAlterPartitionData, RCM trunk:1150-1254."""
     state = controller.state
+    active = {b.id: b.broker_epoch for b in controller.alive if b.is_active}
+    proposed = zip(request.isr, request.broker_epochs, strict=True)
+    is_eligible = all(i in active and e in (UNKNOWN_EPOCH, active[i]) for i, e in proposed)
     checks = (
         (request.leader_epoch > state.leader_epoch, "NOT_CONTROLLER"),
         (request.partition_epoch > state.partition_epoch, "NOT_CONTROLLER"),
@@ -118,15 +115,9 @@ def _kraft_refusal(controller: Controller, request: m.AlterPartition) -> str | N
         (state.leader not in request.isr, "INVALID_REQUEST"),
         (request.is_recovering and len(request.isr) > 1, "INVALID_REQUEST"),
         (request.is_recovering and not state.is_recovering, "INVALID_REQUEST"),
-        (not _are_eligible(controller, request), "INELIGIBLE_REPLICA"),
+        (not is_eligible, "INELIGIBLE_REPLICA"),
     )
     return next((error for fails, error in checks if fails), None)
-
-
-def _are_eligible(controller: Controller, request: m.AlterPartition) -> bool:
-    epochs = {b.id: b.broker_epoch for b in controller.alive if b.is_active}
-    proposed = zip(request.isr, request.broker_epochs, strict=True)
-    return all(i in epochs and e in (UNKNOWN_EPOCH, epochs[i]) for i, e in proposed)
 
 
 # Brokers that come and go
@@ -139,12 +130,16 @@ def _on_register(before: Controller, message: m.RegisterBroker) -> ControllerSte
     if before.is_alive(broker) and before.version.notices_fast_bounce:
         before, outputs = _lose_broker(before, broker)
     after = before
-    if not message.was_clean and before.version.eligible_leader_replicas:
-        after = kraft.lose(before, broker, is_unclean=True)  # as it registers, while still fenced
+    if before.version.handles_shutdown_again and not message.is_known:  # while it is still fenced
+        is_unclean = before.version.eligible_leader_replicas and not message.was_clean
+        after = kraft.lose(before, broker, is_unclean)
     others = tuple(b for b in after.alive if b.id != broker)
     info = m.BrokerInfo(broker, message.broker_epoch)
     after = replace(after, alive=tuple(sorted((*others, info), key=lambda b: b.id)))
-    after = _returned(after)
+    if not before.version.kraft and not after.is_alive(after.leader):
+        after = zookeeper.elect(after)
+    elif before.version.kraft and after.leader == NO_LEADER:
+        after = kraft.change(after)  # handleBrokerUnfenced
     known = () if after.state != before.state else _known_order(after, broker)
     return after, (*outputs, *_news(before, after), *known)
 
@@ -156,19 +151,11 @@ def _known_order(controller: Controller, broker: int) -> tuple[m.Output, ...]:
     return (m.Send(broker, m.StopReplica(deletes=True)),) if controller.version.kraft else ()
 
 
-def _returned(controller: Controller) -> Controller:
-    """The controller after a broker has returned: that broker may lead if no broker does."""
-    if not controller.version.kraft:
-        has_leader = controller.is_alive(controller.leader)
-        return controller if has_leader else zookeeper.elect(controller)
-    if controller.leader != NO_LEADER:
-        return controller
-    return kraft.change(controller)  # handleBrokerUnfenced
-
-
 def _on_session_expired(controller: Controller, message: m.SessionExpired) -> ControllerStep:
-    known = {(b.id, b.broker_epoch) for b in controller.alive}
-    is_known = (message.broker, message.broker_epoch) in known
+    """Fence a broker; since 4.0 once more if it has stopped, because its contact is kept."""
+    known = {b.id: b.broker_epoch for b in controller.alive}
+    stopped = message.broker_epoch if controller.version.handles_shutdown_again else None
+    is_known = known.get(message.broker, stopped) == message.broker_epoch
     return _lose_broker(controller, message.broker) if is_known else (controller, ())
 
 
@@ -239,6 +226,19 @@ def _on_elect_leaders(before: Controller, message: m.ElectLeaders) -> Controller
     return after, (*_decision(before, after), m.Send(m.CLIENT, m.ElectLeadersResponse(error)))
 
 
+def tasks(controller: Controller) -> tuple[m.Output, ...]:
+    """The timer of the controller's periodic task, if that can change anything."""
+    may = controller.settings.unclean_leader_election_enable
+    task = m.After(300_000, m.ElectUncleanLeaders())  # unclean.leader.election.interval.ms
+    return (task,) if may and controller.version.kraft_elects_uncleanly else ()
+
+
+def _on_unclean_task(before: Controller, _: m.ElectUncleanLeaders) -> ControllerStep:
+    again = tasks(before)
+    after = kraft.change(before, "unclean") if again and before.leader == NO_LEADER else before
+    return after, (*_decision(before, after), *again)
+
+
 def _on_reassign(before: Controller, message: m.AlterPartitionReassignments) -> ControllerStep:
     """Move to the replicas that an operator wants or, with None, back to the former ones.
 
@@ -285,7 +285,8 @@ def _on_configure(before: Controller, message: m.IncrementalAlterConfigs) -> Con
     is_news = message.of_cluster or settings != before.settings
     has_elr = bool(before.state.elr or before.state.last_known_elr)
     if has_elr and is_news and before.version.eligible_leader_replicas:
-        after = configured.storing(elr=(), last_known_elr=())
+        left = (*before.left_in_index, *before.state.elr)
+        after = replace(configured.storing(elr=(), last_known_elr=()), left_in_index=left)
     return after, (*metadata_orders(after), *_decision(configured, after))
 
 
@@ -319,6 +320,7 @@ HANDLERS: dict[type, Callable[[Controller, Any], ControllerStep]] = {
     m.SessionExpired: _on_session_expired,
     m.ControlledShutdown: _on_controlled_shutdown,
     m.ElectLeaders: _on_elect_leaders,
+    m.ElectUncleanLeaders: _on_unclean_task,
     m.AlterPartitionReassignments: _on_reassign,
     m.IncrementalAlterConfigs: _on_configure,
     m.IsrChangeNotification: lambda controller, news: (controller, metadata_orders(controller)),

@@ -15,18 +15,11 @@ AlterPartitionManager.
 from __future__ import annotations
 
 from isrlab.engine import messages as m
-from isrlab.engine import rules
+from isrlab.engine import model, rules
 from isrlab.engine.choices import AfterIsrError, AfterShrink, IsrWrite
 from isrlab.engine.frozen import replace
 from isrlab.engine.high_watermark import Step, is_eligible, lag, settle
-from isrlab.engine.model import (
-    Broker,
-    CommittedIsr,
-    Leader,
-    PendingExpandIsr,
-    PendingShrinkIsr,
-    RemoteReplica,
-)
+from isrlab.engine.model import Broker, Leader, PendingExpandIsr, PendingShrinkIsr, RemoteReplica
 from isrlab.engine.reading import leader_of
 
 ALTER_PARTITION_RETRY_MS = 50
@@ -121,7 +114,7 @@ def _submit(broker: Broker) -> Step:
 def pending(broker: Broker) -> PendingExpandIsr | PendingShrinkIsr:
     """The ISR change in flight; raises TypeError if there is none."""
     state = leader_of(broker).isr_state
-    if isinstance(state, CommittedIsr):
+    if isinstance(state, model.CommittedIsr):
         raise TypeError(f"broker {broker.id} has no ISR change in flight")
     return state
 
@@ -129,7 +122,7 @@ def pending(broker: Broker) -> PendingExpandIsr | PendingShrinkIsr:
 def is_pending(broker: Broker) -> bool:
     """Whether this broker leads, and has an ISR change in flight."""
     role = broker.role
-    return isinstance(role, Leader) and not isinstance(role.isr_state, CommittedIsr)
+    return isinstance(role, Leader) and not isinstance(role.isr_state, model.CommittedIsr)
 
 
 def on_alter_partition_response(
@@ -194,7 +187,7 @@ def _commit(broker: Broker, isr: tuple[int, ...], partition_epoch: int) -> Broke
     role = leader_of(broker)
     assert broker.id in isr, f"leader {broker.id} is not in its ISR {isr}"
     assert partition_epoch >= role.partition_epoch, "the partition epoch falls"
-    role = replace(role, isr_state=CommittedIsr(isr), partition_epoch=partition_epoch)
+    role = replace(role, isr_state=model.CommittedIsr(isr), partition_epoch=partition_epoch)
     return replace(broker, role=role)
 
 

@@ -126,12 +126,19 @@ def cancel(controller: Controller) -> Controller | None:
 def lose(controller: Controller, broker: int, is_unclean: bool = False) -> Controller:
     """Handle a broker that is dead, fenced, stopping, or back from an unclean shutdown.
 
-    Unless it is in the ISR (or ELR, if unclean), nothing changes. Source: BrokersToIsrs, RCM 3.8.0.
+    The indexes of ISR and, if unclean, ELR members say where; a partition that they name twice is
+    changed twice, by two equal records. Source: BrokersToIsrs and BrokersToElrs, RCM 3.8.0, 4.3.1.
     """
-    if broker not in (*controller.isr, *(controller.state.elr if is_unclean else ())):
-        return controller
+    elr = (*controller.state.elr, *controller.left_in_index) if is_unclean else ()
+    times = (*controller.isr, *elr).count(broker)
     left = tuple(i for i in controller.isr if i != broker)
-    return change(controller, unclean_shutdown=(broker,) if is_unclean else (), isr=left)
+    if not times:
+        return controller
+    after = change(controller, unclean_shutdown=(broker,) if is_unclean else (), isr=left)
+    state, again = after.state, times - 1
+    leader_epoch = state.leader_epoch + again * (state.leader_epoch - controller.leader_epoch)
+    epoch = state.partition_epoch + again * (state.partition_epoch - controller.partition_epoch)
+    return replace(after, state=replace(state, leader_epoch=leader_epoch, partition_epoch=epoch))
 
 
 def _target_elr(

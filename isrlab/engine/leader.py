@@ -14,20 +14,13 @@ Source: Partition.scala and ReplicaManager.scala at the tags of `versions.py`.
 from __future__ import annotations
 
 from isrlab.engine import messages as m
-from isrlab.engine import rules
+from isrlab.engine import model, rules
 from isrlab.engine.choices import ClockReset, EpochEntry, LagClock
 from isrlab.engine.frozen import replace
 from isrlab.engine.high_watermark import Step, min_isr, read_again, settle
 from isrlab.engine.isr import maybe_expand_isr
 from isrlab.engine.log import Record
-from isrlab.engine.model import (
-    Broker,
-    CommittedIsr,
-    DelayedProduce,
-    Leader,
-    ParkedFetch,
-    RemoteReplica,
-)
+from isrlab.engine.model import Broker, CommittedIsr, Leader, ParkedFetch, RemoteReplica
 from isrlab.engine.reading import answer, epoch_error, is_stale, leader_of
 
 NEVER_MS = 0  # the time of an event that has not happened
@@ -117,7 +110,7 @@ def on_produce(broker: Broker, produce: m.Produce, now_ms: int) -> Step:
     if produce.acks == 1:
         outputs = (m.Send(m.CLIENT, m.ProduceResponse(produce.request, base)),)
     elif produce.acks != 0:
-        waiting = DelayedProduce(produce.request, produce.acks, base, log.log_end_offset)
+        waiting = model.DelayedProduce(produce.request, produce.acks, base, log.log_end_offset)
         role = replace(role, delayed=(*role.delayed, waiting))
         timeout = broker.settings.request_timeout_ms
         outputs = (m.After(timeout, m.ExpireProduce(produce.request)),)

@@ -155,6 +155,7 @@ class RegisterBroker(Message):
     broker: int
     broker_epoch: int
     was_clean: bool = True  # the former process left its clean-shutdown marker
+    is_known: bool = False  # the same process again, after its session had expired
 
 
 class SessionExpired(Message):
@@ -168,6 +169,10 @@ class ControlledShutdown(Message):
 
 class ElectLeaders(Message):
     kind: str  # "preferred" or "unclean"
+
+
+class ElectUncleanLeaders(Message):
+    """The periodic task of a KRaft controller (unclean.leader.election.interval.ms, 3.9)."""
 
 
 class ElectLeadersResponse(Message):

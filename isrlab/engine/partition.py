@@ -50,7 +50,7 @@ class Controller(Frozen):
     """The stored state of the partition and the controller's view of the brokers.
 
     `replicas_of_partition_0`: with ELR, Kafka's controller reads this count for every partition of
-    the topic. None: this is partition 0.
+    the topic. None: this is partition 0. `left_in_index`: former members of a cleared ELR.
     """
 
     version: KafkaVersion
@@ -58,6 +58,7 @@ class Controller(Frozen):
     state: PartitionState
     alive: tuple[m.BrokerInfo, ...] = ()
     replicas_of_partition_0: int | None = None
+    left_in_index: tuple[int, ...] = ()
 
     @property
     def replicas(self) -> tuple[int, ...]:

@@ -125,6 +125,10 @@ class KafkaVersion:
         "KRaft ignores unclean.leader.election.enable: only an operator elects uncleanly",
         "KRaft heeds unclean.leader.election.enable (KAFKA-12670)",
     )
+    handles_shutdown_again: bool = switch(
+        "a broker that returns from a clean shutdown is only unfenced",
+        "KRaft: a registration is first handled as a shutdown, even a clean one (KAFKA-18106)",
+    )
     eligible_leader_replicas: bool = switch(
         "no eligible leader replicas", "eligible leader replicas, for new clusters (KIP-966)"
     )
@@ -333,7 +337,7 @@ CHANGES = (
     row("N 3.7 3.7 3.7.1", high_watermark_held_under_min_isr=True, refuses_former_incarnation=True),
     row("N 3.8 3.8 3.8.0", reassignment=c.Reassignment.ALL_IN_SYNC),
     row("N 3.9 3.9 3.9.0", kraft_elects_uncleanly=True),
-    row("O 4.0 4.0 trunk of 2024-10-25"),
+    row("O 4.0 4.0 trunk of 2024-10-25", handles_shutdown_again=True),
     row("O 4.1 4.1-4.2 4.1.2", eligible_leader_replicas=True),
     row("P 4.3 4.3-4.4 4.3.1", reassignment=c.Reassignment.NEW_IN_SYNC_UNLESS_FEWER),
 )

@@ -100,6 +100,7 @@ class Cluster:
             self.start_process(number)
         self.emit(m.CONTROLLER, controller_machine.metadata_orders(self.controller))
         self.emit(m.CONTROLLER, controller_machine.orders(self.controller))
+        self.emit(m.CONTROLLER, controller_machine.tasks(self.controller))
         self.stabilize()
 
     # Time and delivery

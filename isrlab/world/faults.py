@@ -18,17 +18,18 @@ from isrlab.world.frames import Envelope, Fault
 
 
 def clean_shutdown(cluster: Cluster, broker: int) -> None:
-    """Let a broker move its leadership, leave the ISR, flush its log and stop."""
-    cluster.brokers[broker] = replace(cluster.brokers[broker], is_shutting_down=True)
-    cluster.tell(broker, m.CONTROLLER, m.ControlledShutdown(broker))
+    """Let a broker move its leaderships, leave the ISRs, flush its logs and stop."""
+    parts = cluster.topic.partitions[::-1]
+    for each in parts:
+        each.brokers[broker] = replace(each.brokers[broker], is_shutting_down=True)
+        each.tell(broker, m.CONTROLLER, m.ControlledShutdown(broker))
     cluster.stabilize()
-    if broker not in cluster.brokers:
-        return  # it has halted by now
-    cluster.stop_process(broker, "clean_shutdown")
-    cluster.disks[broker] = cluster.disks[broker].flush().checkpoint()
-    cluster.clean.add(broker)
-    cluster.reset_connections(broker)
-    cluster.lose_session(broker, at_once=True)
+    for each in (each for each in parts if broker in each.brokers):  # else it has halted by now
+        each.stop_process(broker, "clean_shutdown")
+        each.disks[broker] = each.disks[broker].flush().checkpoint()
+        each.clean.add(broker)
+        each.reset_connections(broker)
+        each.lose_session(broker, at_once=True)
 
 
 def power_loss(cluster: Cluster, broker: int) -> None:
@@ -74,7 +75,8 @@ def hard_bounce(cluster: Cluster, broker: int) -> None:
 
 def clean_bounce(cluster: Cluster, broker: int) -> None:
     clean_shutdown(cluster, broker)
-    start(cluster, broker)
+    for each in reversed(cluster.topic.partitions):
+        start(each, broker)
 
 
 def pause(cluster: Cluster, broker: int, what: str = "process") -> None:
@@ -141,9 +143,12 @@ def flush(cluster: Cluster, broker: int) -> None:
 
 def elect(cluster: Cluster, kind: str = "") -> None:
     """The controller now notices every broker that it cannot reach, as if its session had expired;
-    then, if a `kind` is given ("preferred" or "unclean"), an operator asks for an election."""
-    for broker in sorted(cluster.out_of_reach):
-        cluster.lose_session(broker, at_once=True)
+    then, if a `kind` is given ("preferred" or "unclean"), an operator asks for an election of this
+    partition. A session is that of a broker: it ends for all partitions."""
+    parts = cluster.topic.partitions[::-1]
+    for broker in sorted({broker for each in parts for broker in each.out_of_reach}):
+        for each in parts:
+            each.lose_session(broker, at_once=True)
     if kind:
         cluster.tell(m.CONTROLLER, m.CONTROLLER, m.ElectLeaders(kind))
 
@@ -191,4 +196,5 @@ def _return(cluster: Cluster, broker: int) -> None:
     if cluster.controller.is_alive(broker):
         cluster.emit(m.CONTROLLER, controller_machine.orders_for(cluster.controller, broker))
     else:
-        cluster.tell(broker, m.CONTROLLER, m.RegisterBroker(broker, cluster.epochs[broker]))
+        again = m.RegisterBroker(broker, cluster.epochs[broker], is_known=True)
+        cluster.tell(broker, m.CONTROLLER, again)

@@ -67,7 +67,7 @@ def describe(message: m.Message | Fault, version: KafkaVersion) -> str:
         kind = _BY_ZOOKEEPER.get(kind, kind)
     for part in message.__struct_fields__:
         value = getattr(message, part)
-        is_usual = value in (None, -1, ()) or (part == "is_recovering" and not value)
+        is_usual = value in (None, -1, ()) or (part in ("is_recovering", "is_known") and not value)
         if is_usual or part in _SILENT:
             continue
         text = ids(value) if isinstance(value, tuple) else value

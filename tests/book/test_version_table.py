@@ -77,6 +77,7 @@ FACTS = (  # rule, last release with a form, this form, first release with the n
     ("not_leader_error", "2.5.1", "NOT_LEADER_FOR_PARTITION", "2.6.0", "NOT_LEADER_OR_FOLLOWER"),
     ("kraft", "3.2.3", False, "3.3.0", True),
     ("kraft_elects_uncleanly", "3.8.1", False, "3.9.0", True),
+    ("handles_shutdown_again", "3.9.2", False, "4.0.0", True),
     ("eligible_leader_replicas", "4.0.0", False, "4.1.0", True),
     ("unclean_leader_election_enable", "0.10.2.2", True, "0.11.0.0", False),
     ("replica_lag_time_max_ms", "2.4.1", 10_000, "2.5.0", 30_000),

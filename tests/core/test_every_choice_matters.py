@@ -70,6 +70,7 @@ RULES = (
     ("not_leader_error", "2.6", "NOT_LEADER_FOR_PARTITION", "partition\nproduce 2"),
     ("kraft", "3.7", False, "follower_dies"),
     ("kraft_elects_uncleanly", "3.9", False, "unclean_by_hand"),
+    ("handles_shutdown_again", "4.0", False, "registered_and_lost"),
     ("eligible_leader_replicas", "4.1", False, "last_replica_standing"),
     ("elr_of_replicas_only", "4.3", True, "drained_and_back"),
     ("min_isr_of_own_partition", "4.1", True, "first_partition_of_one"),

@@ -95,3 +95,9 @@ def test_a_random_schedule_names_partitions_and_strikes_machines_once() -> None:
     for kind in range(40):
         schedule.choose(kind * 7, kind)
     assert scenario.play(schedule.text).printed
+
+
+def test_a_session_ends_for_all_partitions_even_if_one_is_named() -> None:
+    text = "version 4.3\npartition replicas=1,3,4\npartition p1 replicas=1,3,2"
+    run = scenario.play(f"{text}\nkill 1\nelect p0 unclean\nstabilize")
+    assert [part.cluster.controller.leader for part in run.topic] == [3, 3]

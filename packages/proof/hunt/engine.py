@@ -217,9 +217,10 @@ class Player:
         number = int(broker)
         if number in self.up or number in self.alive:  # it is up, or its session is not over
             return
-        if number not in self.clean and self.version.eligible_leader_replicas and self.player:
+        if self.version.handles_shutdown_again and self.player:
+            is_unclean = number not in self.clean and self.version.eligible_leader_replicas
             try:
-                lost = [kraft.lose(c, number, True) for c in self.player.controllers]
+                lost = [kraft.lose(c, number, is_unclean) for c in self.player.controllers]
                 self.player.controllers = lost
             except NoReplicaError:
                 self.player.has_failed = True
@@ -234,7 +235,7 @@ class Player:
         self.epoch += 1
         self.registered.discard(number)
         self.alive[number] = m.BrokerInfo(number, self.epoch)
-        self._ask(m.RegisterBroker(number, self.epoch, True))
+        self._ask(m.RegisterBroker(number, self.epoch, is_known=True))
 
     def reassign(self, place: str, target: str = "") -> None:
         number, _ = self._state(place)

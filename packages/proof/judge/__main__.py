@@ -114,7 +114,7 @@ def note(kind: str, release: str, steps: int) -> None:
         compared.setdefault(kind, {})[release] = steps
         file.seek(0)
         file.truncate()
-        json.dump(compared, file, indent=1, sort_keys=True)
+        json.dump(compared, file, sort_keys=True)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

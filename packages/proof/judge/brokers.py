@@ -13,13 +13,16 @@ from isrlab_proof.judged.controller import BROKERS, ControllerPlayer
 from isrlab_proof.judged.stored import CommandWords
 
 STEPS = 60
-OFTEN = {"alter": 8, "expire": 3, "register": 4, "shut_down": 1.5, "elect": 1.5, "reassign": 2}
+OFTEN = {
+    "alter": 8, "expire": 2, "register": 3, "beat": 2, "shut_down": 2, "elect": 1.5, "tick": 1,
+    "reassign": 2,
+}  # fmt: skip
 ASSIGNED = ([1, 2, 3], [1, 2, 3], [2, 3], [3], [4, 3, 2, 1])  # replicas of a partition
 
 
 def settings(seed: int, version: KafkaVersion) -> dict[str, Any]:
     chosen = {"min_insync_replicas": 1 + seed % 3}
-    chosen["unclean_leader_election_enable"] = seed % 4 == 0
+    chosen["unclean_leader_election_enable"] = seed % 4 < 2
     if version.eligible_leader_replicas and seed % 2:
         chosen["has_elr"] = False
     elif version.eligible_leader_replicas:
@@ -29,7 +32,7 @@ def settings(seed: int, version: KafkaVersion) -> dict[str, Any]:
 
 
 def commands(draw: random.Random, player: ControllerPlayer) -> Iterator[CommandWords]:
-    process, is_configured = 0, False
+    process, is_configured, leaving = 0, False, set[int]()
     has_elr = player.controller.version.eligible_leader_replicas
     often = OFTEN | ({"configure": 0.7} if has_elr else {})
     weights = [weight * draw.choice((0.3, 1, 3)) for weight in often.values()]
@@ -44,20 +47,29 @@ def commands(draw: random.Random, player: ControllerPlayer) -> Iterator[CommandW
         if name == "register" and (dead or draw.random() < 0.3):
             process += 1
             broker = draw.choice(dead or alive)
-            was_clean = draw.random() < 0.7 or is_configured  # see below
+            leaving -= {broker}
+            was_clean = draw.random() < 0.7 or (is_configured and len(player.controllers) > 1)
             yield ["register", broker, process, was_clean]
         elif name == "expire" and alive:
             yield ["expire", draw.choice(alive)]
-        elif name == "shut_down" and player.controller.available:
-            yield ["shut_down", draw.choice(player.controller.available)]
+        elif name == "shut_down" and alive:
+            broker = draw.choice(alive)
+            leaving |= {broker}
+            yield ["shut_down", broker]
+        elif name == "beat" and {*dead} - leaving:
+            yield ["beat", draw.choice(sorted({*dead} - leaving))]
+        elif name == "tick":
+            is_there = player.controller.version.kraft_elects_uncleanly
+            yield ["tick", draw.choice(("unclean", "balance")) if is_there else "balance"]
         elif name == "elect":
             yield ["elect", draw.choice(("preferred", "unclean")), *words]
         elif name == "reassign":
             yield ["reassign", _target(draw, controller), *words]
         elif name == "configure":
-            is_configured = True  # from now on Kafka's index of ELR members is stale: not modelled
+            is_configured = True  # from now on Kafka's index of ELR members is wrong, and the
+            # engine's is only for one partition: entries of others become partition 0's
             yield ["configure", draw.choice((0, 1, 2, 2, 3))]
-        elif controller.leader != NO_LEADER:
+        elif name == "alter" and controller.leader != NO_LEADER:
             yield [*_alter(draw, controller, wrong), *words[:1]]
 
 

@@ -1,5 +1,7 @@
-"""A real ReplicationControlManager with the managers that it uses, and no log: records are replayed
-immediately. A command does what QuorumController does for the request or timer of that name.
+"""Kafka's controller by its request paths: a ReplicationControlManager with the managers that it
+uses, and no log: records are replayed immediately. A command does what QuorumController does for
+the request or timer of that name: ClusterControlManager registers brokers and passes on what that
+means for their former process; heartbeats unfence and stop them; sessions end by the clock.
 """
 
 from __future__ import annotations
@@ -11,14 +13,14 @@ import jpype
 
 from isrlab_proof.judged.controller import BROKERS, REPLICAS
 from isrlab_proof.judged.leader import Seen
-from judge.jvm import COMMON, KAFKA, fill, hidden, implementing, ints, java, listed, methods, the
+from judge import jvm
+from judge.jvm import COMMON, KAFKA, ask, fill, hidden, implementing, ints, java, listed, methods
 from judge.world import World
 
 CONTROLLER = KAFKA + "controller."
-NOBODY = -1
-# Called or counted where QuorumController registers a broker: here a command does what it would
-MOCKED = ("BrokerUncleanShutdownHandler", "BrokerShutdownHandler", "QuorumControllerMetrics")
 UNIVERSE = 1  # of topic ids
+SESSION_NS = 9_000_000_000
+NOTHING = {"long": 0}
 
 
 class KafkaController:
@@ -33,36 +35,44 @@ class KafkaController:
         self.topic = java(COMMON + "Uuid")(UNIVERSE, 1)
         self.epochs = dict.fromkeys(BROKERS, 0)
         self._managers(has_elr)
-        for broker in BROKERS:
-            self._replay(self._registration(broker, 0, False))
         self.cluster.activate()
-        self._replay(self._record("TopicRecord").setName("t").setTopicId(self.topic))
+        for broker in BROKERS:
+            self.register(broker, 0, False)
+        self._replay(record("TopicRecord", Name="t", TopicId=self.topic))
         for name in ("min_insync_replicas", "unclean_leader_election_enable"):
             self._configure(name.replace("_", "."), settings[name])
         for number, replicas in enumerate(partitions):
-            self._replay(self._partition(number, replicas))
+            self._replay(record(
+                "PartitionRecord", TopicId=self.topic, PartitionId=number, Leader=replicas[0],
+                Replicas=ints(replicas), Isr=ints(replicas), LeaderEpoch=0, PartitionEpoch=0,
+            ))  # fmt: skip
 
     def close(self) -> None:
         """Do nothing: a controller has no files."""
 
     def _managers(self, has_elr: bool) -> None:
-        registry = java(KAFKA + "timeline.SnapshotRegistry")(_context())
-        given = {"SnapshotRegistry": registry, "LogContext": _context()}
+        context = java("LogContext")("judge")
+        registry = java(KAFKA + "timeline.SnapshotRegistry")(context)
+        given = {"SnapshotRegistry": registry, "LogContext": context}
         version = self.world.versions["MetadataVersion"]
         features = built("FeatureControlManager", given | {
             "QuorumFeatures": _features(), "MetadataVersion": version
         })  # fmt: skip
         if not _sets("FeatureControlManager", "MetadataVersion"):  # from 4.0 on
-            self._feature(features, "metadata.version", version.featureLevel())
-            elr = "eligible.leader.replicas.version"
-            self._feature(features, elr, int(has_elr))
-        schema = the("kafka.server.KafkaRaftServer$").configSchema()
+            levels = {"metadata.version": version.featureLevel()}
+            levels["eligible.leader.replicas.version"] = int(has_elr)
+            for name, level in levels.items():
+                features.replay(record("FeatureLevelRecord", Name=name, FeatureLevel=level))
+        schema = jvm.the("kafka.server.KafkaRaftServer$").configSchema()
         given |= {"FeatureControlManager": features, "KafkaConfigSchema": schema}
         config = built("ConfigurationControlManager", given)
+        self.features, self.now_ns = features, SESSION_NS
+        clock = {"nanoseconds": lambda: self.now_ns, "milliseconds": lambda: self.now_ns // 10**6}
         self.cluster = built("ClusterControlManager", given | {
-            "Time": self.world.time,
+            "Time": implementing(COMMON + "utils.Time", **clock),
             "ReplicaPlacer": implementing(KAFKA + "metadata.placement.ReplicaPlacer"),
-            "long": 9_000_000_000,
+            "long": SESSION_NS, "String": "judge",
+            "ShutdownHandler": self._pass_on,
         })  # fmt: skip
         self.manager = built("ReplicationControlManager", given | {
             "ConfigurationControlManager": config, "ClusterControlManager": self.cluster,
@@ -70,141 +80,159 @@ class KafkaController:
         })  # fmt: skip
         self.config = config
 
-    def _feature(self, features: Any, name: str, level: int) -> None:
-        record = self._record("FeatureLevelRecord").setName(name).setFeatureLevel(level)
-        features.replay(record)
-
-    @staticmethod
-    def _record(name: str) -> Any:
-        return java(COMMON + "metadata." + name)()
-
     def _configure(self, name: str, value: object) -> None:
-        record = self._record("ConfigRecord").setResourceType(2).setResourceName("t")
-        self.config.replay(record.setName(name).setValue(str(value).lower()))
+        setting = record("ConfigRecord", ResourceName="t", Name=name, Value=str(value).lower())
+        self.config.replay(setting.setResourceType(2))
 
-    def _registration(self, broker: int, broker_epoch: int, is_fenced: bool) -> Any:
-        record = self._record("RegisterBrokerRecord").setBrokerId(broker)
-        record.setIncarnationId(java(COMMON + "Uuid")(broker, broker_epoch + 1))
-        return record.setBrokerEpoch(broker_epoch).setFenced(is_fenced)
+    def _pass_on(self, *words: Any) -> None:
+        """The registration of a new process, as QuorumController passes it on."""
+        is_new = self.world.release >= (4,)
+        name = "handleBrokerShutdown" if is_new else "handleBrokerUncleanShutdown"
+        hidden(self.manager, name)(*words)
 
-    def _partition(self, number: int, replicas: list[int]) -> Any:
-        record = self._record("PartitionRecord").setTopicId(self.topic).setPartitionId(number)
-        record.setReplicas(ints(replicas)).setIsr(ints(replicas)).setLeader(replicas[0])
-        return record.setLeaderEpoch(0).setPartitionEpoch(0)
-
-    def _replay(self, record: Any) -> None:
+    def _replay(self, made: Any) -> None:
         """Replay a record in each manager that handles its kind."""
         for manager in (self.cluster, self.manager, self.config):
             for method in methods(type(manager), "replay"):
                 kind, *more = method.getParameterTypes()
-                if kind.isInstance(record):
+                if kind.isInstance(made):
                     method.setAccessible(True)
-                    method.invoke(manager, record, *([java("java.lang.Long")(0)] if more else []))
+                    method.invoke(manager, made, *([java("java.lang.Long")(0)] if more else []))
 
     def do(self, name: str, *words: Any) -> None:
         self.responses = [None] * len(self.responses)
         try:
             if not self.has_failed:
                 getattr(self, name)(*words)
-        except java("java.lang.reflect.InvocationTargetException") as error:
-            cause = error.getCause()  # for any but an ApiException, QuorumController steps down
-            if not isinstance(cause, java("java.lang.IllegalArgumentException")):
-                raise
+        except java("java.lang.Exception") as error:
+            if "java.lang.IllegalArgumentException" not in error.stacktrace():
+                raise  # for any error but an ApiException, QuorumController steps down
             self.has_failed = True
 
     # The commands
 
     def register(self, broker: int, broker_epoch: int, was_clean: bool) -> None:
-        """End the former session; register the new process, and unfence it as by a heartbeat."""
-        self.expire(broker)
-        if not was_clean:
-            self._unclean(broker)
+        """Register a new process, again if its former session must end first, and unfence it."""
+        name, uuid = "BrokerRegistrationRequestData", java(COMMON + "Uuid")
+        data = message(
+            name, BrokerId=broker, ClusterId="judge", IncarnationId=uuid(broker, broker_epoch + 1),
+            LogDirs=listed(uuid(UNIVERSE, 100 + broker)),
+            PreviousBrokerEpoch=self.epochs[broker] if was_clean else -1,
+        )  # fmt: skip
+        for feature, levels in _supported().items():
+            ends = {"MinSupportedVersion": levels.min(), "MaxSupportedVersion": levels.max()}
+            data.features().add(message(f"{name}$Feature", Name=feature, **ends))
+        finalized = ask(self.features, {"long": 2**63 - 1}, "finalizedFeatures")
+        given = {
+            name: data, "FinalizedControllerFeatures": finalized, "long": broker_epoch,
+            "boolean": True,
+        }  # fmt: skip
+        try:
+            self._done(jvm.call(self.cluster, "registerBroker", given))
+        except java(COMMON + "errors.DuplicateBrokerRegistrationException"):
+            self.expire(broker)
+            self._done(jvm.call(self.cluster, "registerBroker", given))
         self.epochs[broker] = broker_epoch
-        self._replay(self._registration(broker, broker_epoch, True))
-        self._handle("handleBrokerUnfenced", broker, java("java.lang.Long")(broker_epoch))
+        self.beat(broker)
 
-    def _unclean(self, broker: int) -> None:
-        kind = self.manager.getClass()
-        names = {str(method.getName()) for method in kind.getDeclaredMethods()}
-        if "handleBrokerUncleanShutdown" in names:
-            self._handle("handleBrokerUncleanShutdown", broker)
-        elif "handleBrokerShutdown" in names:
-            self._handle("handleBrokerShutdown", broker, java("java.lang.Boolean")(False))
+    def beat(self, broker: int, wants_stop: bool = False) -> None:
+        """A heartbeat: it unfences a broker, even one whose session had ended."""
+        self._touch(broker)
+        name, asks = "BrokerHeartbeatRequestData", {"WantShutDown": wants_stop}
+        asks |= {"BrokerId": broker, "BrokerEpoch": self.epochs[broker], "CurrentMetadataOffset": 0}
+        reply = self._ask("processBrokerHeartbeat", {name: message(name, **asks)})
+        if reply.inControlledShutdown():
+            given = {"int": java("java.lang.Integer")(broker)}
+            names = "maybeUpdateControlledShutdownOffset", "updateControlledShutdownOffset"
+            ask(ask(self.cluster, NOTHING, "heartbeatManager"), given | NOTHING, *names)
+
+    def _touch(self, broker: int) -> None:
+        """Note the contact of a heartbeat: from 4.0 on this is done before it is handled."""
+        given = {"int": java("java.lang.Integer")(broker), "long": self.epochs[broker]}
+        given["boolean"] = not self.cluster.isUnfenced(broker)
+        is_new = self.world.release >= (4,)
+        keeper = self.cluster if is_new else ask(self.cluster, NOTHING, "heartbeatManager")
+        ask(keeper, given, "trackBrokerHeartbeat", "touch")
 
     def expire(self, broker: int) -> None:
-        if self.cluster.isUnfenced(broker):
-            self._handle("handleBrokerFenced", broker)
+        """No heartbeat of this broker comes for the length of a session, but those of others do."""
+        for wait_ns in (1, SESSION_NS + 1):
+            self.now_ns += wait_ns
+            for other in BROKERS:
+                if self.cluster.isUnfenced(other) and (other != broker or wait_ns == 1):
+                    self._touch(other)
+        for _ in range(2 * len(BROKERS)):
+            self._ask("maybeFenceOneStaleBroker")
 
     def shut_down(self, broker: int) -> None:
-        epoch = java("java.lang.Long")(self.epochs[broker])
-        self._handle("handleBrokerInControlledShutdown", broker, epoch)
+        for other in filter(self.cluster.isActive, BROKERS):
+            self.beat(other)  # so that the controller knows how far each has read the metadata log
+        if self.cluster.isUnfenced(broker):
+            self.beat(broker, True)
 
-    def _handle(self, name: str, broker: int, *more: Any) -> None:
-        records = listed()
-        hidden(self.manager, name)(java("java.lang.Integer")(broker), *more, records)
-        for record in records:
-            self._replay(record.message())
+    def tick(self, task: str) -> None:
+        """A periodic task: the balance of leaders, or (since 3.9) unclean elections."""
+        self._ask({"balance": "maybeBalancePartitionLeaders"}.get(task, "maybeElectUncleanLeaders"))
+
+    def _ask(self, name: str, given: dict[str, Any] | None = None) -> Any:
+        return self._done(ask(self.manager, (given or {}) | NOTHING, name))
 
     def reassign(self, target: list[int] | None, *partitions: int) -> None:
-        data, wanted = COMMON + "message.AlterPartitionReassignmentsRequestData", []
-        for number in partitions or (0,):
-            part = java(data + "$ReassignablePartition")().setPartitionIndex(number)
-            wanted.append(part.setReplicas(None if target is None else ints(target)))
-        topic = java(data + "$ReassignableTopic")().setName("t").setPartitions(listed(*wanted))
-        asked = java(data)().setTopics(listed(topic))
+        name, replicas = "AlterPartitionReassignmentsRequestData", target and ints(target)
+        part = f"{name}$ReassignablePartition"
+        parts = [message(part, PartitionIndex=n, Replicas=replicas) for n in partitions or (0,)]
+        topic = message(f"{name}$ReassignableTopic", Name="t", Partitions=listed(*parts))
+        asked = message(name, Topics=listed(topic))
         answer = self._done(hidden(self.manager, "alterPartitionReassignments")(asked))
         for part in answer.responses().get(0).partitions():
             self.responses[int(part.partitionIndex())] = _name(part.errorCode())
 
     def configure(self, min_insync_replicas: int) -> None:
         """Set min.insync.replicas of the topic (0: of the cluster, to 1). This clears all ELRs."""
-        config = COMMON + "config.ConfigResource"
-        kind = java(config + "$Type")
-        resource = (
-            java(config)(kind.TOPIC, "t") if min_insync_replicas else java(config)(kind.BROKER, "")
-        )
-        set_to = java("org.apache.kafka.clients.admin.AlterConfigOp$OpType").SET
-        change = java("java.util.Map").entry(set_to, str(min_insync_replicas or 1))
-        asked = java("java.util.Map").of(
-            resource, java("java.util.Map").of("min.insync.replicas", change)
-        )
+        config, by_name = java(COMMON + "config.ConfigResource"), java("java.util.Map")
+        kind = java(COMMON + "config.ConfigResource$Type")
+        resource = config(kind.TOPIC, "t") if min_insync_replicas else config(kind.BROKER, "")
+        set_to = java(KAFKA + "clients.admin.AlterConfigOp$OpType").SET
+        change = by_name.entry(set_to, str(min_insync_replicas or 1))
+        asked = by_name.of(resource, by_name.of("min.insync.replicas", change))
         no = [java("java.lang.Boolean")(False)] * (2 if self.world.release >= (4, 3) else 1)
         self._done(hidden(self.config, "incrementalAlterConfigs")(asked, *no))
 
     def elect(self, kind: str, *partitions: int) -> None:
-        data, wanted = COMMON + "message.ElectLeadersRequestData", ints(partitions or (0,))
-        topic = java(data + "$TopicPartitions")().setTopic("t").setPartitions(wanted)
-        topics = java(data + "$TopicPartitionsCollection")()
-        topics.add(topic)
-        number = {"preferred": 0, "unclean": 1}[kind]
-        asked = java(data)().setElectionType(jpype.JByte(number)).setTopicPartitions(topics)
+        name, parts = "ElectLeadersRequestData", ints(partitions or (0,))
+        topics = message(f"{name}$TopicPartitionsCollection")
+        topics.add(message(f"{name}$TopicPartitions", Topic="t", Partitions=parts))
+        number = jpype.JByte({"preferred": 0, "unclean": 1}[kind])
+        asked = message(name, ElectionType=number, TopicPartitions=topics)
         answer = self._done(hidden(self.manager, "electLeaders")(asked))
         for part in answer.replicaElectionResults().get(0).partitionResult():
             self.responses[int(part.partitionId())] = _name(part.errorCode())
 
     def alter(self, broker: int, epochs: list[int], members: list[list[int]], *more: int) -> None:
         is_recovering, partition = (*more, 0)[:2]
-        data = COMMON + "message.AlterPartitionRequestData"
-        part = java(data + "$PartitionData")().setPartitionIndex(partition)
-        part.setLeaderEpoch(epochs[0]).setPartitionEpoch(epochs[1])
-        part.setLeaderRecoveryState(jpype.JByte(int(is_recovering)))
+        name, state = "AlterPartitionRequestData", jpype.JByte(int(is_recovering))
+        part = message(
+            f"{name}$PartitionData", PartitionIndex=partition, LeaderEpoch=epochs[0],
+            PartitionEpoch=epochs[1], LeaderRecoveryState=state,
+        )  # fmt: skip
         if hasattr(part, "setNewIsrWithEpochs"):
-            state = java(data + "$BrokerState")
-            known = [state().setBrokerId(n).setBrokerEpoch(epoch) for n, epoch in members]
+            of = f"{name}$BrokerState"
+            known = [message(of, BrokerId=number, BrokerEpoch=epoch) for number, epoch in members]
             part.setNewIsrWithEpochs(listed(*known))
         else:
             part.setNewIsr(ints(number for number, _ in members))
-        topic = java(data + "$TopicData")().setTopicId(self.topic).setPartitions(listed(part))
-        asked = java(data)().setBrokerId(broker).setBrokerEpoch(self.epochs[broker])
-        asked.setTopics(listed(topic))
+        topic = message(f"{name}$TopicData", TopicId=self.topic, Partitions=listed(part))
+        asked = message(
+            name, BrokerId=broker, BrokerEpoch=self.epochs[broker], Topics=listed(topic)
+        )
         answer = self._done(hidden(self.manager, "alterPartition")(_request(), asked))
         code = answer.topics().get(0).partitions().get(0).errorCode()
         self.responses[partition] = _name(code)
 
     def _done(self, result: Any) -> Any:
         """The answer in a result of the manager, after the result's records have been replayed."""
-        for record in result.records():
-            self._replay(record.message())
+        for written in result.records():
+            self._replay(written.message())
         return result.response()
 
     # What is compared
@@ -221,19 +249,27 @@ class KafkaController:
     def _seen(self, number: int) -> Seen:
         index = java("java.lang.Integer")(number)
         state = hidden(self.manager, "getPartition")(self.topic, index)
-        return {
-            "leader": int(state.leader),
-            "replicas": list(map(int, state.replicas)),
-            "adding": sorted(map(int, state.addingReplicas)),
-            "removing": sorted(map(int, state.removingReplicas)),
-            "isr": sorted(map(int, state.isr)),
-            "leader_epoch": int(state.leaderEpoch),
-            "partition_epoch": int(state.partitionEpoch),
-            "elr": sorted(map(int, getattr(state, "elr", ()))),
-            "last_known_elr": sorted(map(int, getattr(state, "lastKnownElr", ()))),
+        sets = {"adding": "addingReplicas", "removing": "removingReplicas", "isr": "isr"}
+        sets |= {"elr": "elr", "last_known_elr": "lastKnownElr"}
+        shown = {name: sorted(map(int, getattr(state, x, ()))) for name, x in sets.items()}
+        return shown | {
+            "leader": int(state.leader), "replicas": list(map(int, state.replicas)),
+            "leader_epoch": int(state.leaderEpoch), "partition_epoch": int(state.partitionEpoch),
             "is_recovering": int(state.leaderRecoveryState.value()) == 1,
             "response": self.responses[number],
-        }
+        }  # fmt: skip
+
+
+def record(name: str, **values: Any) -> Any:
+    return message(name, "metadata", **values)
+
+
+def message(name: str, package: str = "message", **values: Any) -> Any:
+    """A message of Kafka's protocol with these values, as far as its release has their fields."""
+    made = java(f"{COMMON}{package}.{name}")()
+    for field, value in values.items():
+        getattr(made, f"set{field}", str)(value)
+    return made
 
 
 def _name(code: int) -> str:
@@ -241,20 +277,21 @@ def _name(code: int) -> str:
 
 
 @cache
-def _context() -> Any:
-    return java("LogContext")("judge")
-
-
-@cache
-def _features() -> Any:
+def _supported() -> Any:
+    """The levels of each feature that a broker or controller of this release supports."""
     kind = java(CONTROLLER + "QuorumFeatures")
     for name in ("defaultSupportedFeatureMap", "defaultFeatureMap"):
         for method in methods(kind, name):
             yes = [java("java.lang.Boolean")(True)] * method.getParameterCount()
             supported = method.invoke(None, *yes)
-    constructor = kind.class_.getDeclaredConstructors()[0]
+    return supported
+
+
+@cache
+def _features() -> Any:
+    constructor = java(CONTROLLER + "QuorumFeatures").class_.getDeclaredConstructors()[0]
     constructor.setAccessible(True)
-    given = {"int": java("java.lang.Integer")(0), "Map": supported, "List": ints([0])}
+    given = {"int": java("java.lang.Integer")(0), "Map": _supported(), "List": ints([0])}
     if any(str(k.getSimpleName()) == "ApiVersions" for k in constructor.getParameterTypes()):
         given["ApiVersions"] = java("org.apache.kafka.clients.ApiVersions")()
     return constructor.newInstance(*fill(constructor, given))
@@ -264,9 +301,8 @@ def _features() -> Any:
 def _request() -> Any:
     """The context of a request in its newest version."""
     keys = java(COMMON + "protocol.ApiKeys")
-    header = java(COMMON + "message.RequestHeaderData")()
-    header.setRequestApiKey(keys.ALTER_PARTITION.id)
-    header.setRequestApiVersion(keys.ALTER_PARTITION.latestVersion())
+    key, newest = keys.ALTER_PARTITION.id, keys.ALTER_PARTITION.latestVersion()
+    header = message("RequestHeaderData", RequestApiKey=key, RequestApiVersion=newest)
     someone = java(COMMON + "security.auth.KafkaPrincipal").ANONYMOUS
     empty = java("java.util.OptionalLong").empty()
     return java(CONTROLLER + "ControllerRequestContext")(header, someone, empty)
@@ -288,14 +324,15 @@ def built(name: str, given: dict[str, Any]) -> Any:
     builder = constructor.newInstance()
     for method in _setters(name):
         (kind,) = method.getParameterTypes()
-        value = given.get(str(kind.getSimpleName()))
-        if str(kind.getSimpleName()) in MOCKED:
+        simple = str(kind.getSimpleName())
+        value = given.get(simple)
+        if simple == "QuorumControllerMetrics":
             value = java("org.mockito.Mockito").mock(kind)
+        elif simple.endswith("ShutdownHandler"):
+            passes_on = {"addRecordsForShutdown": given["ShutdownHandler"]}
+            value = implementing(str(kind.getName()), **passes_on)
         if value is None or str(method.getName()) in ("setZkMigrationEnabled",):
             continue
         method.setAccessible(True)
-        if kind.isPrimitive():
-            boxes = {"boolean": "Boolean", "long": "Long"}
-            value = java(f"java.lang.{boxes[str(kind.getSimpleName())]}")(value)
         method.invoke(builder, value)
     return hidden(builder, "build")()

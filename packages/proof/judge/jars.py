@@ -15,7 +15,7 @@ from isrlab.engine.versions import GENERATIONS, KafkaVersion
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "isrlab" / "judge"
 EVERY = (
     *("0.10.2.2", "0.11.0.3", "1.1.1", "2.4.1", "2.6.3", "2.7.2", "2.8.2", "3.0.2", "3.1.2"),
-    *("3.2.3", "3.3.2", "3.5.2", "3.6.2", "3.9.2", "4.1.2", "4.3.1", "4.4.0"),
+    *("3.2.3", "3.3.2", "3.5.2", "3.6.2", "3.9.2", "4.0.2", "4.1.2", "4.2.2", "4.3.1", "4.4.0"),
 )
 Artifact = tuple[str, str, str, str]  # group, artifact, version, classifier
 JAXB = ("javax.xml.bind", "jaxb-api", "2.3.1", "")

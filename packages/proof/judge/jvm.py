@@ -169,6 +169,14 @@ def hidden(target: Any, name: str) -> Any:
     return lambda *arguments: method.invoke(target, *arguments)
 
 
+def ask(target: Any, given: dict[str, Any], *names: str) -> Any:
+    """Call the method that a release has under one of these names, even a hidden one, with
+    arguments chosen by type. Raises LookupError if it has none."""
+    every = {str(m.getName()) for m in target.getClass().getDeclaredMethods()}
+    method = _hidden(target.getClass(), next((x for x in names if x in every), names[-1]))
+    return method.invoke(target, *fill(method, given))
+
+
 @cache
 def _hidden(kind: Any, name: str) -> Any:
     while kind is not None:

@@ -27,7 +27,8 @@ RULES_OF = {
     ),
     "controller": (
         "epoch_bump_on_isr_shrink", "eligible_leader_replicas", "kraft_elects_uncleanly",
-        "notices_fast_bounce", "reassignment", "elr_of_replicas_only", "min_isr_of_own_partition",
+        "reassignment", "elr_of_replicas_only", "min_isr_of_own_partition",
+        "handles_shutdown_again",
     ),
 }  # fmt: skip
 assert {rule for rules in RULES_OF.values() for rule in rules} <= set(RULES)

@@ -9,21 +9,8 @@ from typing import Any
 import jpype
 
 from isrlab_proof.judged.leader import T0
-from judge import jars
-from judge.jvm import (
-    COMMON,
-    LOG,
-    SERVER,
-    either,
-    has,
-    java,
-    listed,
-    make,
-    methods,
-    scala,
-    start,
-    the,
-)
+from judge import jars, jvm
+from judge.jvm import COMMON, LOG, SERVER, either, has, java, make, methods, scala, start, the
 
 
 class World:
@@ -48,16 +35,6 @@ class World:
             return self.clock
         return [self.clock, java(COMMON + "utils.SystemTime")()]
 
-    @cached_property
-    def time(self) -> Any:
-        """The clock of the controller's managers, which never read it here; a mock if the release
-        has no test jars."""
-        if has(COMMON + "utils.MockTime"):
-            return java(COMMON + "utils.MockTime")(0, T0, 0)
-        if has("MockTime"):
-            return self.clock
-        return java("org.mockito.Mockito").mock(java(COMMON + "utils.Time"))
-
     def folder_of(self, min_isr: int) -> Path:
         return self.folder / f"{'.'.join(map(str, self.release))}-{min_isr}"
 
@@ -80,7 +57,7 @@ class World:
             self.clock if kind == "MockTime" else default()
             for kind, default in list(zip(kinds, defaults, strict=True))[2:]
         ]
-        folders = [folder] if kinds[0] == "File[]" else scala(listed(folder))
+        folders = [folder] if kinds[0] == "File[]" else scala(jvm.listed(folder))
         return utils.createLogManager(folders, config, *rest)
 
     @cached_property

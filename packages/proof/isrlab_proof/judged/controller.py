@@ -39,6 +39,8 @@ class ControllerPlayer:
         self.controllers = [Controller(version, chosen, state, alive) for state in states]
         self.responses: list[str | None] = [None] * len(states)
         self.has_failed = False  # it has stepped down, and ignores all further commands
+        self.epochs = dict.fromkeys(BROKERS, 0)
+        self.stopped: list[int] = []  # brokers that have stopped, with a session that is not over
 
     @property
     def controller(self) -> Controller:
@@ -56,16 +58,36 @@ class ControllerPlayer:
     # The commands
 
     def register(self, broker: int, broker_epoch: int, was_clean: bool) -> None:
-        """Register a new process of this broker; its former one, if alive, is fenced first."""
+        """Register a new process of this broker, after the session of its former one."""
+        if broker in self.stopped or self.controller.is_alive(broker):
+            self.expire(broker)
+        self.epochs[broker] = broker_epoch
         self._step(m.RegisterBroker(broker, broker_epoch, was_clean))
 
+    def beat(self, broker: int) -> None:
+        """A heartbeat of a process that may have lost its session."""
+        if not self.controller.is_alive(broker):
+            self._step(m.RegisterBroker(broker, self.epochs[broker], is_known=True))
+
     def expire(self, broker: int) -> None:
-        for info in self.controller.alive:
-            if info.id == broker:
-                self._step(m.SessionExpired(broker, info.broker_epoch))
+        """The sessions of this broker, and of those that have stopped before, run out."""
+        for each in (*self.stopped, *[broker] * self.controller.is_alive(broker)):
+            self._step(m.SessionExpired(each, self.epochs[each]))
+        self.stopped = []
 
     def shut_down(self, broker: int) -> None:
-        self._step(m.ControlledShutdown(broker))
+        """A heartbeat that asks for it. A broker that leads nothing may stop immediately."""
+        leads = any(each.leader == broker for each in self.controllers)
+        if leads and broker in self.controller.available:
+            self._step(m.ControlledShutdown(broker))
+        elif not leads and self.controller.is_alive(broker):
+            self._step(m.SessionExpired(broker, self.epochs[broker]))
+            self.stopped += [broker] * self.controller.version.handles_shutdown_again
+
+    def tick(self, task: str) -> None:
+        """A periodic task: "balance" of leaders, or "unclean" elections."""
+        self._step(m.ElectLeaders("preferred") if task == "balance" else m.ElectUncleanLeaders())
+        self.responses = [None] * len(self.controllers)
 
     def reassign(self, target: list[int] | None, *partitions: int) -> None:
         """Ask for these replicas as an operator; None cancels a reassignment in progress."""
@@ -96,17 +118,12 @@ class ControllerPlayer:
     def _step(self, message: m.Message, *partitions: int) -> None:
         """Pass the message to these partitions (default: all), with partition 0's former count."""
         replicas = len(self.controller.replicas)
-        kinds = (
-            m.AlterPartitionResponse
-            | m.ElectLeadersResponse
-            | m.AlterPartitionReassignmentsResponse
-        )
         for number in partitions or range(len(self.controllers)):
             of_partition_0 = replicas if number else None
             before = replace(self.controllers[number], replicas_of_partition_0=of_partition_0)
             self.controllers[number], outputs = machine.step(before, message, 0)
             sent = [output.message for output in outputs if isinstance(output, m.Send)]
-            errors = (x.error or "NONE" for x in sent if isinstance(x, kinds))
+            errors = (answer.error or "NONE" for answer in sent if hasattr(answer, "error"))
             self.responses[number] = next(errors, None)
 
     # What is compared
@@ -123,16 +140,8 @@ class ControllerPlayer:
 
     def _seen(self, number: int) -> Seen:
         state = self.controllers[number].state
-        return {
-            "leader": state.leader,
-            "replicas": list(state.replicas),
-            "adding": sorted(state.adding),
-            "removing": sorted(state.removing),
-            "isr": sorted(state.isr),
-            "leader_epoch": state.leader_epoch,
-            "partition_epoch": state.partition_epoch,
-            "elr": sorted(state.elr),
-            "last_known_elr": sorted(state.last_known_elr),
-            "is_recovering": state.is_recovering,
-            "response": self.responses[number],
-        }
+        plain = ("leader", "leader_epoch", "partition_epoch", "is_recovering")
+        sets = ("adding", "removing", "isr", "elr", "last_known_elr")
+        shown: Seen = {name: getattr(state, name) for name in plain}
+        shown |= {name: sorted(getattr(state, name)) for name in sets}
+        return shown | {"replicas": list(state.replicas), "response": self.responses[number]}

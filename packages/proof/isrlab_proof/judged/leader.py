@@ -122,32 +122,25 @@ class LeaderPlayer:
     def seen(self) -> Seen:
         broker, log = self.broker, self.broker.log
         shown = {
-            "leo": log.log_end_offset,
-            "hw": log.high_watermark,
+            "leo": log.log_end_offset, "hw": log.high_watermark, "response": self.response or 0,
             "epochs": [list(entry) for entry in log.epochs.entries],
-            "response": self.response or 0,
             **answered({k: v for k, v in self.answers.items() if v != "NOT_ENOUGH_REPLICAS"}),
             **{f"fetch of {replica}": got for replica, got in self.parked.items()},
-        }
+        }  # fmt: skip
         role = broker.role
         if not isinstance(role, Leader):
             return shown
         shown |= {
-            "epoch": role.leader_epoch,
-            "partition_epoch": role.partition_epoch,
-            "isr": sorted(role.isr),
-            "maximal": sorted(role.maximal_isr),
-            "is_pending": is_pending(broker),
-            "asked": self.asked,
-        }
+            "epoch": role.leader_epoch, "partition_epoch": role.partition_epoch,
+            "isr": sorted(role.isr), "maximal": sorted(role.maximal_isr),
+            "is_pending": is_pending(broker), "asked": self.asked,
+        }  # fmt: skip
         for r in role.remotes:
             follower = {
-                "leo": r.log_end_offset,
+                "leo": r.log_end_offset, "end_then": r.last_fetch_leader_end_offset,
                 "caught_up": since(r.last_caught_up_time_ms),
-                "fetched": since(r.last_fetch_time_ms),
-                "end_then": r.last_fetch_leader_end_offset,
-                "broker_epoch": r.broker_epoch,
-            }
+                "fetched": since(r.last_fetch_time_ms), "broker_epoch": r.broker_epoch,
+            }  # fmt: skip
             shown |= flat(r.id, follower)
         return shown
 

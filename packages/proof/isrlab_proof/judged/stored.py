@@ -58,11 +58,8 @@ class Compared(NamedTuple):
     @property
     def differs(self) -> dict[str, tuple[Any, Any]]:
         """(Kafka's value, the engine's value) by name, for each value that differs."""
-        return {
-            name: (value, self.engine.get(name))
-            for name, value in self.kafka.items()
-            if value != self.engine.get(name)
-        }
+        pairs = {name: (value, self.engine.get(name)) for name, value in self.kafka.items()}
+        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 class JudgedRun(NamedTuple):
@@ -122,11 +119,10 @@ def figures() -> pd.DataFrame:
     """
     compared = json.loads(COMPARED.read_text(encoding="utf-8"))
     rows = []
-    for kind in CLASSES:
-        for release in releases(kind):
-            runs = read(kind, release)
-            steps = sum(len(run.schedule) for run in runs)
-            rows.append((kind, release, len(runs), steps, compared[kind].get(release, 0)))
+    for kind, release in [(name, each) for name in CLASSES for each in releases(name)]:
+        runs = read(kind, release)
+        steps = sum(len(run.schedule) for run in runs)
+        rows.append((kind, release, len(runs), steps, compared[kind].get(release, 0)))
     return pd.DataFrame(rows, columns=["class", "release", "runs", "steps", "compared"])
 
 

@@ -137,7 +137,7 @@ class EngineSystem(Space):
         """A live broker that lost its session registers again."""
         if epoch is not None and not is_known:
             b = self.ids[i]
-            yield ("register", b), ((self.n, ("tell", m.RegisterBroker(b, epoch))),)
+            yield ("register", b), ((self.n, ("tell", m.RegisterBroker(b, epoch, is_known=True))),)
 
     def _asks_again(self, i: int, request: int, is_known: bool, *links: tuple[int, ...]) -> Offers:
         if request >= 0 and is_known and not any(request in link for link in links):

@@ -106,6 +106,10 @@ def _fetch(
     current = draw.choices((-1, epoch, max(0, epoch - 1), epoch + 1), (6, 12, 1, 1))[0]
     process = brokers[replica][0]
     process = draw.choices((process, -1, max(0, process - 1), process + 1), (12, 3, 2, 1))[0]
+    starts = [start for number, start in seen["epochs"] if number == epoch and start < hw]
+    if starts and draw.random() < 0.15:  # it has reached this epoch, but not the high watermark
+        offset, last, current = draw.randrange(starts[0], hw), -1, epoch
+        process = brokers[replica][0]
     if version.writes_zookeeper:  # no fetch names an epoch yet
         last = -1
     if not version.fences_stale_leader_epoch:

@@ -55,7 +55,7 @@ UNNOTICED = {
     "reassignment=replaceable": "3.9.2 4.1.2",
     "elr_of_replicas_only": WITHOUT_ELR,
     "min_isr_of_own_partition": WITHOUT_ELR,
-    "handles_shutdown_again": "3.3.2 3.5.2 3.6.2",  # they elect nobody uncleanly
+    "handles_shutdown_again": "3.6.2",  # it elects no broker uncleanly
     # Rare, because every shrink is followed by a check of the high watermark
     "high_watermark_only_if_follower_moved": f"{OLD} 2.7.2 3.2.3 {NEW}",
 }

@@ -15,7 +15,7 @@ def test_a_wrong_rule_shows_in_the_steps() -> None:
         notebook.step_player("3.9.2", 0, wrong="x")
     with pytest.raises(ValueError, match="one form only"):
         notebook.step_player("3.9.2", 0, wrong="expand_waits_under_min_isr")
-    player = notebook.step_player("3.9.2", 16, wrong="high_watermark_set")
+    player = notebook.step_player("3.9.2", 32, wrong="high_watermark_set")
     slider = player.inputs[0]
     assert not player.draw().alt.endswith(" 0 differ.")
     slider.value -= 1
@@ -23,7 +23,7 @@ def test_a_wrong_rule_shows_in_the_steps() -> None:
 
 
 def test_what_is_drawn_of_a_step_marks_what_is_new_and_what_differs() -> None:
-    before, step = [*notebook.one("3.9.2", 0, "partition").beside(KafkaVersion.of("3.9.2"))][1:3]
+    before, step = [*notebook.one("3.9.2", 2, "partition").beside(KafkaVersion.of("3.9.2"))][1:3]
     assert step.command == ["append", 1]
     wrong = step._replace(engine=step.engine | {"hw": 7})
     figure = notebook.plot_step(before, wrong, "a title")

@@ -92,8 +92,8 @@ class LiveFigure(widgets.VBox):
 
     A view may have a caption. Without a kernel a player takes over: it has a view for each
     combination of values, or for evenly chosen ones if there are more than `most`. With
-    `one_by_one` it has each value of each control, with the others at their initial values.
-    Contradictory values are refused in the caption.
+    `one_by_one` it has each value of each control, with the others at their initial values, and
+    the controls are below the figure. Contradictory values are refused in the caption.
     """
 
     def __init__(
@@ -110,7 +110,13 @@ class LiveFigure(widgets.VBox):
         self.redraw()
         for control in self.inputs:
             control.observe(self.redraw, names="value")
-        super().__init__([*controls, self.caption, self.picture])
+            if one_by_one:
+                control.layout = widgets.Layout(width="420px")
+        row = widgets.Box([*controls], layout=widgets.Layout(flex_flow="row wrap"))
+        super().__init__(
+            [self.picture, self.caption, row] if one_by_one
+            else [*controls, self.caption, self.picture]
+        )  # fmt: skip
 
     def draw(self) -> PlayerImage:
         return pictured(self.draw_of(*(control.value for control in self.inputs)))
@@ -159,7 +165,8 @@ class LiveFigure(widgets.VBox):
             view = pictured(self.draw_of(*(value for _, value in chosen)))
         except ValueError as error:
             view = PlayerImage(self.picture.value, "", str(error))
-        return replace(view, caption=f"{values}\n{view.caption}".strip())
+        lines = (view.caption, values) if self.one_by_one else (values, view.caption)
+        return replace(view, caption="\n".join(lines).strip())
 
     def _ipython_display_(self) -> None:
         """Show the widget and a still picture first; later the player replaces the picture."""

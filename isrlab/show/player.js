@@ -7,6 +7,8 @@ document.querySelectorAll("[data-player]").forEach((player) => {
   const [image, caption] = player.querySelectorAll("figure:first-of-type > *");
   player.querySelector("details")?.remove();
   caption.setAttribute("role", "status");
+  const controls = document.createElement("div");  // many of them go below what they show
+  image.parentNode[oneByOne ? "after" : "before"](controls);
   const inputs = sliders.map(({ name, values, at }) => {
     const label = document.createElement("label"), input = document.createElement("input");
     Object.assign(input, { type: "range", min: 0, max: values.length - 1, value: at });
@@ -14,8 +16,9 @@ document.querySelectorAll("[data-player]").forEach((player) => {
     input.addEventListener("keydown", (event) => event.stopPropagation());
     label.append(name + " ", input);
     label.style.cssText = input.style.cssText = "margin-right: 1em; vertical-align: middle";
-    input.style.width = "min(20em, 60vw)";
-    image.parentNode.before(label);
+    label.style.display = "inline-block";
+    input.style.width = oneByOne ? "9em" : "min(20em, 60vw)";
+    controls.append(label);
     return input;
   });
   function show(moved = inputs[0]) {
@@ -44,7 +47,7 @@ document.querySelectorAll("[data-player]").forEach((player) => {
       turn(!timer);
     };
     turn(false);
-    image.parentNode.before(button);
+    controls.append(button);
   }
   show();
 });

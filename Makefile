@@ -37,7 +37,7 @@ SPARK_NOTEBOOKS := $(notdir $(basename $(filter-out $(TUTORIALS),$(wildcard note
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help report page site install test every-test check quick-tests lint types lab wheel lock bench notebooks judge hunt hold watch record clean
+.PHONY: help report page site install test every-test check quick-tests lint types lab wheel lock bench day notebooks judge hunt hold watch record clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 18
@@ -93,6 +93,10 @@ lock: $(INSTALLED) ## update pylock.toml, the exact versions of all libraries
 
 bench: $(INSTALLED) ## run the benchmarks
 	@set -e; for file in benchmarks/bench_*.py; do echo "$$file"; $(BIN)/python "$$file" $(ARGS); done
+
+# By default the folder is kept in ~/.cache, and the leaders of this machine's cores run.
+day: $(INSTALLED) ## run the day of 100,000 partitions again, resumable: ARGS="FOLDER [spark://host:7077 [LEADERS]]"
+	$(BIN)/python benchmarks/a_day.py $(or $(ARGS),$(HOME)/.cache/isrlab/day)
 
 notebooks: $(INSTALLED) ## run the tutorials again and store their outputs
 	$(BIN)/jupyter nbconvert --to notebook --execute --inplace \

@@ -110,13 +110,10 @@ class LiveFigure(widgets.VBox):
         self.redraw()
         for control in self.inputs:
             control.observe(self.redraw, names="value")
-            if one_by_one:
-                control.layout = widgets.Layout(width="420px")
+            control.layout.width = "420px" if one_by_one else "560px"
         row = widgets.Box([*controls], layout=widgets.Layout(flex_flow="row wrap"))
-        super().__init__(
-            [self.picture, self.caption, row] if one_by_one
-            else [*controls, self.caption, self.picture]
-        )  # fmt: skip
+        below = [self.picture, self.caption, row]
+        super().__init__(below if one_by_one else [*controls, self.caption, self.picture])
 
     def draw(self) -> PlayerImage:
         return pictured(self.draw_of(*(control.value for control in self.inputs)))

@@ -18,7 +18,7 @@ from isrlab.engine.versions import GENERATIONS, PRESETS, PROPOSED, RULES, KafkaV
 from isrlab.fleet.config import FleetConfig
 from isrlab.show import version_table
 from isrlab.world import scenario
-from isrlab_book.workbook import isr_churn
+from isrlab_book.workbook import isr_churn_in_every_release as every_release
 
 DOCUMENT = Path(__file__).parents[2] / "data" / "versions.md"
 SET = c.HighWatermarkSet
@@ -187,7 +187,7 @@ def test_a_new_release_is_one_row_one_form_one_branch_and_one_scenario(release_4
     assert rows["| shrink rule"].endswith("| after twice |")
     assert lines[-1] == f"- **4.5** (column Q): {MadeUp.AFTER_TWICE.label}"
     fleets = FleetConfig(version="4.4"), FleetConfig(version="4.5")
-    assert isr_churn.rules_changed(*fleets) == MadeUp.AFTER_TWICE.label
+    assert every_release.rules_changed(*fleets) == MadeUp.AFTER_TWICE.label
     asked = "asks for isr=1 instead of 1,2"
     assert asked in scenario.play(TWICE_THE_LAG_TIME, version="4.3").printed
     assert asked not in scenario.play(TWICE_THE_LAG_TIME, version="4.5").printed

@@ -6,7 +6,6 @@ The table of the model has every setting, and both models agree.
 from __future__ import annotations
 
 import math
-from dataclasses import fields
 
 import numpy as np
 import pandas as pd
@@ -18,9 +17,14 @@ from isrlab.fleet import evictions, load, recorded
 from isrlab.show.controls import pictured
 from isrlab_book.workbook import choosing_the_lag_limit as limits
 from isrlab_book.workbook import isr_churn
-from isrlab_book.workbook.who_judges_this import fleet_model as model
+from isrlab_book.workbook import isr_churn_in_every_release as every_release
 
 T = 1_700_000_000_000
+BURSTS = fleet.FleetConfig(
+    version="4.3", partitions=60, minutes=10, load="together", burst_records=60_000, burst_s=10,
+    burst_every_s=150, burst_share=0.5, stall_s=0, min_insync_replicas=2,
+    replica_lag_time_max_ms=30_000,
+)  # fmt: skip
 HOSTILE = "a$b$<script>\x1b"
 SMALL = fleet.FleetConfig(
     version="4.1", partitions=6, minutes=10, burst_every_s=120, stall_every_s=120,
@@ -62,15 +66,15 @@ def test_the_reason_is_what_the_leader_knew(version, knew, joined_ms, reason):
 def test_rules_that_change_are_named_by_their_labels():
     first, second, *rest = fleet.versions(fleet.FleetConfig(), ["0.8.2", "0.9.0", "2.4", "2.5"])
     expected = "clock: a fetch at the log end (KAFKA-1546), no limit in records (KAFKA-1546)"
-    assert isr_churn.rules_changed(first, second) == expected
-    assert isr_churn.rules_changed(*rest) == "limit 30 s, checks every 15 s"
-    assert isr_churn.rules_changed(first, first) == ""
+    assert every_release.rules_changed(first, second) == expected
+    assert every_release.rules_changed(*rest) == "limit 30 s, checks every 15 s"
+    assert every_release.rules_changed(first, first) == ""
 
 
 @pytest.fixture(scope="module")
 def fleets():
     """Four seeds of two releases under bursts and stalls, and their evictions."""
-    base = isr_churn.SMALL.with_(
+    base = BURSTS.with_(
         minutes=20, stall_s=20, stall_every_s=200, burst_records=30_000, burst_s=15,
         burst_every_s=120, burst_share=0.3,
     )  # fmt: skip
@@ -87,7 +91,7 @@ def test_cells_judged_by_workers_are_those_judged_here_and_equal_rules_run_once(
     spark, fleets, monkeypatch
 ):
     _eras, every, left = fleets
-    moving = isr_churn.SMALL.with_(leaders="move", pauses="dead 2 60-120", minutes=4, name="moves")
+    moving = BURSTS.with_(leaders="move", pauses="dead 2 60-120", minutes=4, name="moves")
     configs = [*every[:1], *fleet.versions(every[0], ["0.11"]), every[4], moving]
     begun, spread = [], evictions.spread
     monkeypatch.setattr(
@@ -115,7 +119,7 @@ def test_an_eviction_is_needless_if_the_follower_was_at_work_and_soon_back(fleet
             starts, ends = load.stalls(config, row.replica)
             stalled = any(start <= row.ts_ms < end for start, end in zip(starts, ends, strict=True))
             assert row.is_at_work is not stalled
-        (counted,) = isr_churn.counts(rows, [config], 10).itertuples()
+        (counted,) = every_release.counts(rows, [config], 10).itertuples()
         soon = rows[rows["is_at_work"]]["out_s"] <= 10
         assert counted.needless * config.minutes / 60 == pytest.approx(soon.sum())
         assert 0 < counted.needless < counted.evictions
@@ -123,8 +127,8 @@ def test_an_eviction_is_needless_if_the_follower_was_at_work_and_soon_back(fleet
 
 def test_a_step_between_releases_is_paired_by_seed(fleets):
     eras, every, left = fleets
-    counted = isr_churn.counts(pd.concat(left.values()), every, 10)
-    steps = isr_churn.steps(counted, eras).set_index("evictions")
+    counted = every_release.counts(pd.concat(left.values()), every, 10)
+    steps = every_release.steps(counted, eras).set_index("evictions")
     clock = steps.loc["kept up, but never at the log end"]
     assert clock["step"] == "0.9.0 → 0.10.2" and "KAFKA-4485" in clock["rules"]
     means = counted.groupby("setting")["kept up, but never at the log end"].mean()
@@ -138,43 +142,75 @@ def test_the_time_behind_is_the_stall_and_the_copying():
     assert math.isinf(isr_churn.behind_s(100, 10, 10))
 
 
-@pytest.mark.parametrize("trouble", isr_churn.TROUBLES)
-def test_the_formula_says_who_is_evicted(trouble):
-    base = isr_churn.SMALL.with_(minutes=30, burst_every_s=400, burst_share=0.3)
-    bases = fleet.sweep(base, "burst_records", [30_000, 200_000])
-    several = [isr_churn.troubled(each, trouble) for each in bases]
-    assert len({each.run for each in several}) == 2
-    left = pd.concat(evictions.judged(each, fleet.simulate_local(each)) for each in several)
-    rows = isr_churn.links(several, left)
-    if "restart" in trouble:
-        assert rows.empty
-        return
-    limits = rows["behind_s"] / 30
-    assert len(rows[limits < 1]) and not rows[limits < 1]["evicts"].any()
-    assert len(rows[limits > 1.5]) and rows[limits > 1.5]["evicts"].all()
-    total = f"{len(rows[limits > 1.5]):,} of {len(rows[limits > 1.5]):,}"
-    assert title(isr_churn.plot_formula(rows, 30)).endswith(total)
+@pytest.mark.parametrize("mb_per_s", [10, 25, 150, 300])
+def test_a_stall_before_the_burst_adds_what_it_held_back(mb_per_s):
+    burst = isr_churn.TYPICAL._replace(mb_per_s=mb_per_s, length_s=10, steady_mb_per_s=10)
+    ((start_ms, _),) = isr_churn.bursts(isr_churn.fleet_of(burst)).items()
+    stalled = f"fetchers 2 {start_ms / 1000:.3f}-{start_ms / 1000 + 20:.3f}"
+    config = isr_churn.fleet_of(burst).with_(pauses=stalled)
+    behind_s = isr_churn.behind_s(mb_per_s * 4e6, 4e6, 29.7e6, stall_s=20)
+    out = evictions.judged(config, fleet.simulate_local(config))["replica"].eq(2).any()
+    assert (bool(out) is (behind_s > 30) and not 30 <= behind_s <= 45) or mb_per_s == 100
 
 
-def test_the_picture_of_the_controls_counts_as_the_questions_do():
-    config = isr_churn.SMALL.with_(version="0.8.2", minutes=5, partitions=12, burst_records=150_000)
-    counted = isr_churn.counts(evictions.judged(config, fleet.simulate_local(config)), [config], 10)
-    figure = isr_churn.plot_burst(config)
-    expected = f"{counted['evictions'][0]:,.0f} evictions an hour, {counted['needless'][0]:,.0f} of"
-    assert expected in figure.get_suptitle() and counted["evictions"][0] > 0
-    box = isr_churn.burst_controls(config)
-    numbers = {control.description: control for control in box.inputs}
-    numbers["lag limit (s)"].value = 7
-    assert "records behind" not in box.caption.value
-    numbers["burst interval (s)"].value, before = 5, box.picture.value
-    assert box.picture.value == before or box.caption.value == ""
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (
+            {},
+            "behind for 55 s; your limit is 30 s, so it is evicted 30 to 45 s after it fell behind",
+        ),
+        ({"threads": 2}, "so followers stay in the ISR"),
+        ({"copy_mb_per_s": 41}, "if an ISR check (every 15 s) comes after 30 s"),
+        ({"limit_s": 60}, "it stays in the ISR, and acks=all waits that long"),
+        ({"steady_mb_per_s": 80}, "it never catches up"),
+        ({"response_mib": 1_000}, "partitions that the burst does not hit can be evicted too"),
+        ({"version": "0.9.0"}, "Before 0.10.2 other rules evict followers too"),
+    ],
+)
+def test_the_first_screen_says_what_a_burst_does(changes, says):
+    assert says in isr_churn.verdict(isr_churn.TYPICAL._replace(**changes))
 
 
-def test_the_stored_day_is_of_three_runs():
-    hours = isr_churn.day("by_hour")
-    assert sorted(set(hours["run"])) == ["bursts alone", "bursts and stalls", "stalls alone"]
-    ax = isr_churn.plot_day(hours, isr_churn.day("by_broker")).axes[0]
-    assert len(ax.get_lines()) == hours["trouble"].nunique() + 2
+def test_the_picture_of_a_burst_agrees_with_its_sentence():
+    view = isr_churn.plot_burst()
+    assert view.alt == "Simulated, release 4.4: up to 562 MB behind, evicted after 45 s."
+    box = isr_churn.burst_controls()
+    controls = {control.description: control for control in box.inputs}
+    controls["num.replica.fetchers"].value, before = 2, box.picture.value
+    assert box.picture.value != before and "stay in the ISR" in box.caption.value
+    controls["steady load of a broker (MB/s)"].value = 10_000
+    assert "never catches up" in box.caption.value
+
+
+def test_what_an_upgrade_changes_is_paired_by_seed(spark):
+    small = BURSTS.with_(partitions=12, minutes=4, burst_records=200_000, brokers=3)
+    fleets = isr_churn.upgrades(small.with_(replica_lag_time_max_ms=None), [1, 2])
+    assert [each.run for each in fleets][:2] == ["2.4 seed=1", "2.4 seed=2"]
+    paid = isr_churn.costs(fleet.stored(spark, fleets, tasks=2), fleets)
+    (first,) = (each for each in fleets if each.run == "2.4 seed=1")
+    left = evictions.judged(first, fleet.simulate_local(first))
+    assert paid.loc[first.run, "evictions"] == pytest.approx(len(left) * 15) and len(left)
+    steps = isr_churn.steps(paid).set_index("step")
+    assert steps.loc["3.9 → 4.1"].tolist() == ["0"] * 5
+    means = paid.groupby("release")["evictions"].mean()
+    change = means["2.4 with 30 s"] - means["2.4"]
+    assert steps.loc["2.4 → 2.4 with 30 s", "evictions"].startswith(f"{change:+,.0f}")
+
+
+def test_the_stored_day_pairs_the_leaders_that_ran_both():
+    hours, leaders = isr_churn.day("by_hour"), isr_churn.day("by_leader")
+    counts = leaders.groupby("run")["leader"].nunique()
+    assert len({*counts[["bursts alone", isr_churn.AS_IT_IS, "stalls alone"]]}) == 1
+    ax = isr_churn.plot_day(hours, leaders).axes[0]
+    assert len(ax.get_lines()) == hours["trouble"].nunique()
+    table = isr_churn.remedied(leaders).set_index("change")
+    base = leaders[leaders["run"] == isr_churn.AS_IT_IS].set_index("leader")["evictions"]
+    for run in counts.index.difference([isr_churn.AS_IT_IS]):
+        own = leaders[leaders["run"] == run].set_index("leader")["evictions"]
+        expected = f"{base[own.index].mean():,.0f} → {own.mean():,.0f}"
+        assert table.loc[run, "evictions"].startswith(expected)
+    assert isr_churn.evicted(isr_churn.day("by_formula")).count(": 0 of") == 1
 
 
 # Limits
@@ -224,30 +260,7 @@ def test_the_lag_limit_decides_about_a_fetcher_and_the_session_about_a_process(v
     assert fetcher[0] == process[0] == 3, "one and a half limits are shorter than any session"
 
 
-# 20: the model
-
-
-def test_every_setting_has_a_meaning():
-    settings = model.settings().set_index("setting")
-    assert list(settings.index) == [item.name for item in fields(fleet.FleetConfig)]
-    assert settings["what it does"].str.len().min() > 5
-    assert settings.loc["replica_fetch_wait_max_ms"].tolist()[:3] == ["500", "ms", "1 to 60,000"]
-    assert settings.loc["replica_lag_time_max_ms", "default"] == "by version"
-    assert settings.loc["load", "valid"] == "steady, bursts, heavy, together, trace"
-
-
-def test_a_finer_clock_and_smaller_records_are_the_same_fleet():
-    calm = SMALL.with_(load="steady")
-    events = [fleet.simulate_local(c).to_pandas() for c in (calm, model.finer(calm))]
-    coarse, fine = (rows.loc[rows["kind"].str.startswith("isr_"), "ts_ms"] for rows in events)
-    assert len(coarse) == len(fine) > 10
-    assert np.abs(fine.to_numpy() / 10 - coarse.to_numpy()).max() < 50
-    small = model.smaller(SMALL.with_(version="0.8.2"))
-    for name in ("records_per_s", "burst_records"):
-        assert (
-            getattr(small, name) * small.record_bytes == getattr(SMALL, name) * SMALL.record_bytes
-        )
-    assert small.lag_messages == 40_000
+# Traces
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -267,45 +280,3 @@ def test_a_trace_that_cannot_be_written_says_why(tmp_path):
         fleet.write_trace(SMALL, tmp_path / "x.txt")
     with pytest.raises(ValueError, match="no load"):
         fleet.write_trace(SMALL.with_(load="steady", records_per_s=0))
-
-
-@pytest.fixture
-def answered():
-    """Results of a base and its checks at two seeds; only fencing and one latency change them."""
-    names = [model.BASE, *(check.name for check in model.CHECKS)]
-    index = pd.MultiIndex.from_product([names, ["1", "2"]], names=["check", "seed"])
-    data = pd.DataFrame(100.0, index=index, columns=list(model.ANSWERS))
-    data.loc[(slice(None), "2"), :] = 50.0  # half, with or without a change
-    data.loc[("stalled brokers fenced", "1"), "under-replicated"] = 170.0
-    data.loc[("stalled brokers fenced", "2"), "under-replicated"] = 55.0
-    data.loc[("time step a tenth as long", "1"), ["p50", "old shrinks"]] = [50.0, 101.0]
-    data.loc[("time step a tenth as long", "2"), "p50"] = 25.0
-    data.loc[("messages 1 ms, not 2", "1"), "p99"] = 70.0  # at one seed only
-    return data
-
-
-def test_what_goes_one_way_at_every_seed_is_marked(answered):
-    changes = model.sensitivity(answered)
-    assert list(changes[changes["moves"]].index) == [
-        ("time step a tenth as long", "p50"), ("stalled brokers fenced", "under-replicated"),
-    ]  # fmt: skip
-    assert changes.loc[("stalled brokers fenced", "under-replicated"), "mean"] == pytest.approx(40)
-    finding = model.finding(changes)
-    assert "by at most 0.5 % on average. A single seed lies up to 33 %" in finding
-    assert "median wait by -50 %" in finding and "under-replicated by +40 %" in finding
-    ax = model.plot_sensitivity(answered, {"old": "0.8.2", "new": "4.1"})
-    assert title(ax).endswith("in one direction at every seed: stalled brokers fenced")
-    texts = [text.get_text() for text in ax.texts]
-    assert texts.count("-33 to +33 %") == len(model.ANSWERS)
-    assert "+40 (+10 to +70 %)" in texts
-
-
-def test_answers_are_in_units_of_the_base():
-    runs = [c.run for c in model.fleets(model.bases(SMALL, "0.8.2"), seeds=2)]
-    assert len(runs) == len(set(runs)) == 3 * 2 * (1 + len(model.CHECKS))
-    alarms = pd.DataFrame({"run": runs, "minutes": 60.0, "shrinks_per_hour": 7.0})
-    absences = pd.DataFrame({"run": runs, "under_replicated_ms": 180_000})
-    latency = pd.DataFrame({"run": runs, "p50_ms": 50, "p99_ms": 80})
-    answers = model.answers(alarms, absences, latency)
-    assert answers.loc["base", "1"].tolist() == [7.0, 7.0, 3.0, 50.0, 80.0]
-    assert answers.loc["time step a tenth as long", "2"].tolist() == [70.0, 70.0, 3.0, 5.0, 8.0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 from zlib import crc32
@@ -43,7 +44,6 @@ from isrlab_book.workbook import (
     telling_the_cluster,
     what_if,
 )
-from isrlab_book.workbook.who_judges_this import fleet_model
 from isrlab_book.workbook.whose_fault_is_it import neighbours, stalls
 from isrlab_book.workbook.your_cluster import rules
 
@@ -400,25 +400,20 @@ def touches(digits: int, tick_ms: int, seed: int) -> dict[str, int]:
 
 
 @measured
-def bursts_as_predicted(
-    version: str, trouble: str, burst_records: int, burst_share: float, seed: int
-) -> dict[str, int]:
-    """For bursts alone on a link: how many predicted to last below 1 limit evict, how many
-    predicted to last 1.5 or more do not, and how many there are of each."""
-    config = isr_churn.troubled(
-        isr_churn.SMALL.with_(
-            version=version, minutes=30, load="together", burst_every_s=300,
-            burst_share=burst_share, burst_records=burst_records, seed=seed,
-        ),
-        trouble,
+def burst_as_told(version: str, seed: int, **values: int) -> dict[str, Any]:
+    """What the first screen of ISR churn says of a burst, with numbers drawn, and the evictions."""
+    draw = random.Random(seed).choice
+    burst = isr_churn.TYPICAL._replace(
+        **values, version=version, length_s=draw([2, 5, 15, 30, 60, 120]),
+        steady_mb_per_s=draw([1, 5, 20, 60]), share=draw([0.1, 0.25, 0.5, 1]),
+        threads=draw([1, 2, 3, 4]), fetch_mib=draw([0.25, 1, 10]),
+        response_mib=draw([2, 10, 50]), latency_ms=draw([2, 25, 100]),
     )  # fmt: skip
-    left = evictions.judged(config, fleet.simulate_local(config))
-    rows, limit_s = isr_churn.links([config], left), config.lag_time_ms / 1000
-    short, long = rows["behind_s"] < limit_s, rows["behind_s"] >= 1.5 * limit_s
-    return {
-        "short": int(short.sum()), "evicts": int(rows[short]["evicts"].sum()),
-        "long": int(long.sum()), "spares": int((~rows[long]["evicts"]).sum()),
-    }  # fmt: skip
+    config, limits = isr_churn.fleet_of(burst), isr_churn.waits_s(burst) / burst.limit_s
+    (hit,) = isr_churn.bursts(config).values()
+    out = evictions.judged(config, fleet.simulate_local(config))["partition"].isin(hit).sum()
+    told = (limits >= 1) + (limits > 1.5)
+    return {"told": ["stays", "either", "evicted"][told], "evicted": int(out)}
 
 
 @measured
@@ -509,6 +504,14 @@ def always_one_fetch_behind(version: str, latency_ms: int, share: float, lag_s: 
     return any(e.kind == "isr_shrink" for e in scenario.play(text, version=version).cluster.events)
 
 
+def finer(config: FleetConfig) -> FleetConfig:
+    """The fleet with a tenth of the time step: all its times longer, all rates lower."""
+    values = {name: value for name, value in asdict(config).items() if value}
+    longer = {n: v * 10 for n, v in values.items() if n.endswith(("_ms", "_s", "minutes"))}
+    lower = {n: type(v)(v / 10) for n, v in values.items() if n.endswith("per_s")}
+    return config.with_(**(longer | lower))
+
+
 @measured
 def shrinks_changed(version: str, check: str, partitions: int, limit_s: int, seed: int) -> float:
     """Three times the effect of a check of notebook 20 on the number of evictions, minus the
@@ -517,9 +520,8 @@ def shrinks_changed(version: str, check: str, partitions: int, limit_s: int, see
         version=version, partitions=partitions, minutes=60, seed=seed, burst_every_s=600,
         stall_every_s=600, replica_lag_time_max_ms=limit_s * 1000,
     )  # fmt: skip
-    (change,) = (each.change for each in fleet_model.CHECKS if each.name == check)
-    usual, changed, other = (
-        len([*exact.evictions(fleet.simulate_local(config))])
-        for config in (base, change(base), base.with_(seed=seed + 1))
-    )
+    small = base.with_(record_bytes=50, records_per_s=50, burst_records=300_000)
+    forms = {"t": finer(base), "r": small, "b": base.with_(burst_s=0)}
+    runs = base, forms[check[0]], base.with_(seed=seed + 1)
+    usual, changed, other = (len(exact.evictions(fleet.simulate_local(each))) for each in runs)
     return round(100 * (3 * abs(changed - usual) - abs(other - usual)) / max(1, usual), 2)

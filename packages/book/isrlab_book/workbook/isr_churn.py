@@ -1,150 +1,86 @@
-"""ISR churn under bursts: every era, current faults, an interactive fleet, a large day.
+"""ISR churn under bursts: one burst in an operator's units, upgrades, faults, a large day.
 
-An eviction is *needless* if its follower was running at the check and back within some seconds. A
-burst is *predicted* to keep a follower behind for `behind_s`, from bytes and rates alone.
+A burst is *predicted* to keep a follower behind for `behind_s`, from bytes and rates alone.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from itertools import groupby, pairwise
-from typing import Any
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any, NamedTuple
 
-import ipywidgets as widgets
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pyspark.sql import DataFrame
 
 from isrlab import churn, fleet
-from isrlab.engine.versions import PRESETS, RULES
-from isrlab.fleet import evictions, load
+from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.evictions import REASONS
-from isrlab.fleet.given import pauses_of
-from isrlab.fleet.layout import assignment
+from isrlab.fleet.layout import fetcher_id
 from isrlab.installed import DATA
 from isrlab.show import style
 from isrlab.show.bands import Span, shade
-from isrlab.show.controls import LiveFigure, Number, pick
+from isrlab.show.controls import LiveFigure, Number, pick, pictured
 from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves
+from isrlab.show.player import PlayerImage
 
-GENERATIONS = tuple(version.name for version in PRESETS.values())
-FEW = ("0.8.2", "0.9.0", "0.10.2", "2.4", "3.6", "4.3")  # enough for a curve
-_SHADES = style.VERMILION, style.SERIES[1], style.SKY, style.SERIES[3], style.GREY
-COLOURS = dict(zip(REASONS, _SHADES, strict=True))
-SLOW_LINK = "latency 2 0-{end} 250"
-TROUBLES: dict[str, tuple[str, dict[str, Any]]] = {
-    "none": ("", {}),
-    "disk of broker 2 at half speed": ("fetchers 2 0-{end}", {"stall_speed": 0.5}),
-    "250 ms to broker 2": (SLOW_LINK, {}),
-    "250 ms to broker 2 and fetch sizes ten times": (
-        SLOW_LINK,
-        {"replica_fetch_max_bytes": 10_485_760, "replica_fetch_response_max_bytes": 104_857_600},
-    ),
-    "20 s stall of broker 2 in each burst": ("fetchers 2 {start}-{stop}", {}),
-    "20 s restart of broker 2 in each burst": ("down 2 {start}-{stop}", {}),
-}
-TROUBLE_S = 20
-AFTER_REMOVAL = (  # rules that a fleet feels only if the controller removes a broker
-    "clock_reset", "fences_stale_leader_epoch", "fetches_after_removal",
-    "removal_raises_leader_epoch",
-)  # fmt: skip
-SMALL = FleetConfig(
-    version="4.3", partitions=60, minutes=10, load="together", burst_records=60_000, burst_s=10,
-    burst_every_s=150, burst_share=0.5, stall_s=0, min_insync_replicas=2,
-    replica_lag_time_max_ms=30_000,
-)  # fmt: skip
-CONTROLS = {  # of a setting: its name, stops of a player, least and most, unit
-    "burst_records": ("burst height (records)", (20_000, 60_000, 120_000), 0, 10**7, 1),
-    "burst_s": ("burst length (s)", (0, 10, 40), 0, 600, 1),
-    "burst_every_s": ("burst interval (s)", (60, 150, 300), 5, 3_600, 1),
-    "burst_share": ("share of partitions hit", (0.1, 0.5, 1), 0, 1, 1),
-    "replica_lag_time_max_ms": ("lag limit (s)", (10, 30, 60), 1, 600, 1_000),
-    "fetch_latency_ms": ("network, one way (ms)", (2, 100, 300), 1, 5_000, 1),
-    "replica_fetch_max_bytes": ("fetch.max.bytes (MiB)", (0.25, 1, 10), 0.001, 1_000, 2**20),
-    "replica_fetch_response_max_bytes":
-        ("response.max.bytes (MiB)", (2, 10, 100), 0.001, 1_000, 2**20),
-    "num_replica_fetchers": ("fetcher threads", (1, 2, 4), 1, 16, 1),
+
+class Burst(NamedTuple):
+    """A burst in an operator's units; partitions have three replicas each."""
+
+    mb_per_s: float = 100  # into one broker, from producers
+    length_s: float = 30
+    steady_mb_per_s: float = 20  # into one broker, before and after
+    brokers: int = 6
+    share: float = 1  # of the broker's partitions that the burst hits
+    copy_mb_per_s: float = 30  # by one fetcher thread
+    threads: int = 1
+    limit_s: float = 30
+    fetch_mib: float = 1
+    response_mib: float = 10
+    latency_ms: int = 2
+    version: str = "4.4"
+
+    @property
+    def of_a_pair(self) -> float:
+        """Which share of what one broker leads another one follows."""
+        return 2 / (self.brokers - 1)
+
+
+TYPICAL = Burst()
+ON_A_PAIR = 12  # partitions of the simulated pair of brokers
+LONGEST_S = 900  # of a picture
+CONTROLS = {  # of a field: its name, stops of a player, least and most
+    "mb_per_s": ("burst into a broker (MB/s)", (20, 50, 100, 200), 0, 10_000),
+    "length_s": ("burst length (s)", (5, 15, 30, 60), 1, 600),
+    "steady_mb_per_s": ("steady load of a broker (MB/s)", (5, 20, 60), 0, 10_000),
+    "brokers": ("brokers", (3, 6, 12, 40), 3, 10_000),
+    "share": ("share of partitions hit", (0.1, 0.5, 1), 0.1, 1),
+    "copy_mb_per_s": ("a fetcher thread copies (MB/s)", (10, 30, 80), 1, 10_000),
+    "threads": ("num.replica.fetchers", (1, 2, 4), 1, 16),
+    "limit_s": ("replica.lag.time.max (s)", (10, 30, 60), 1, 600),
+    "fetch_mib": ("replica.fetch.max (MiB)", (0.25, 1, 10), 0.001, 1_000),
+    "response_mib": ("replica.fetch.response.max (MiB)", (2, 10, 100), 0.001, 1_000),
+    "latency_ms": ("network, one way (ms)", (2, 25, 100), 1, 5_000),
 }  # fmt: skip
-
-
-def counts(left: pd.DataFrame, configs: Iterable[FleetConfig], back_s: float) -> pd.DataFrame:
-    """Evictions an hour of each fleet: by reason, all, and those that were `needless`."""
-    rows = []
-    by_run = dict(iter(left.groupby("run")))
-    for config in configs:
-        own = by_run.get(config.run, left[:0])
-        needless = own["is_at_work"] & (own["out_s"] <= back_s)
-        row = {why: (own["reason"] == why).sum() for why in REASONS}
-        row |= {"evictions": len(own), "needless": needless.sum()}
-        names = {"run": config.run, "setting": config.run.split(" seed=")[0], "seed": config.seed}
-        rows.append(names | {name: 60 * n / config.minutes for name, n in row.items()})
-    return pd.DataFrame(rows)
-
-
-def steps(counted: pd.DataFrame, eras: Sequence[FleetConfig]) -> pd.DataFrame:
-    """What each generation changes against the one before on the very same load, seed by seed:
-    mean difference an hour of each reason, with its 90 % interval, where that excludes 0."""
-    frames = []
-    for was, now in pairwise(eras):
-        pair = [counted[counted["setting"] == each.run].set_index("seed") for each in (was, now)]
-        change = (pair[1][[*REASONS]] - pair[0][[*REASONS]]).assign(step=f"{was.run} → {now.run}")
-        felt = churn.bands(change, "step", [*REASONS]).assign(rules=rules_changed(was, now))
-        frames.append(felt[(felt["low"] > 0) | (felt["high"] < 0)])
-    every = pd.concat(frames, ignore_index=True)
-    every["an hour"] = [
-        f"{r.mean:+,.0f} ({r.low:+,.0f} to {r.high:+,.0f})" for r in every.itertuples()
-    ]
-    return every.rename(columns={"metric": "evictions"})[["step", "evictions", "an hour", "rules"]]
-
-
-def rules_changed(was: FleetConfig, now: FleetConfig) -> str:
-    """The rules that differ from those of `was`, if this fleet can feel them, in words."""
-    before, after = was.rules()._asdict(), now.rules()._asdict()
-    words = {rule: now.kafka.label(rule) for rule in RULES} | {
-        "isr_check_period_ms": f"checks every {style.duration(now.isr_check_period_ms)}",
-        "replica_lag_time_max_ms": f"limit {style.duration(now.lag_time_ms)}",
-        "waits_for_controller": now.kafka.label("isr_write"),
-        "shrink_raises_leader_epoch": now.kafka.label("epoch_bump_on_isr_shrink"),
-    }
-    idle = {"replica_lag_max_messages"} | (set() if now.restart_s else set(AFTER_REMOVAL))
-    felt = [name for name in after if after[name] != before[name] and name not in idle]
-    return ", ".join(words.get(name, f"{name} {after[name]}") for name in felt)
-
-
-def plot_eras(counted: pd.DataFrame, versions: Sequence[str], title: str) -> Axes:
-    """Evictions an hour under the rules of each generation, by reason, mean over seeds. One
-    bar for neighbouring generations whose fleets all evict the same."""
-    fleets = counted.set_index("setting")[[*REASONS, "evictions", "needless"]]
-    alike = [[*same] for _, same in groupby(versions, lambda v: fleets.loc[v].to_numpy().tobytes())]
-    ends = [[name.split()[0] for name in (same[0], same[-1])] for same in alike]
-    means = fleets.loc[[same[0] for same in alike]].groupby(level=0, sort=False).mean()
-    means.index = pd.Index(["–".join(dict.fromkeys(pair)) for pair in ends])
-    notes = [f"{row.evictions:,.0f}, {row.needless:,.0f} needless" for row in means.itertuples()]
-    parts = {why: means[why] for why in REASONS if means[why].any()}
-    label = f"evictions an hour, mean of {counted['seed'].nunique()} seeds"
-    ax = style.axes(9.2, 1.6 + 0.3 * len(means))
-    most, idle = means["evictions"].idxmax(), means["needless"].idxmax()
-    title += f", evict most in {most}" + f", and most needlessly in {idle}" * (most != idle)
-    return plot_bars([*means.index], parts, title, label, notes=notes, colours=COLOURS, ax=ax)
-
-
-def plot_needless(left: pd.DataFrame, versions: Sequence[str], minutes: float) -> Axes:
-    """How many evictions are needless, by how soon a follower must be back to be called so."""
-    seconds, curves = np.geomspace(0.1, 100, 31), {}
-    hours = left["run"].str.split("=").str[-1].nunique() * minutes / 60
-    for version in versions:
-        own = left[left["run"].str.startswith(f"{version} seed=") & left["is_at_work"]]["out_s"]
-        curves[version] = Curve(seconds, [(own <= limit).sum() / hours for limit in seconds])
-    ends = (f"{v} {curves[v].y[0]:,.0f} to {curves[v].y[-1]:,.0f}" for v in versions)
-    scales = Scale("back within (s)", "log"), Scale("needless evictions an hour")
-    return plot_curves(
-        curves,
-        f"The longer the time allowed, the more evictions are needless: {', '.join(ends)}",
-        scales,
-    )
+UPGRADES: dict[str, dict[str, Any]] = {
+    "2.4": {"version": "2.4"},
+    "2.4 with 30 s": {"version": "2.4", "replica_lag_time_max_ms": 30_000},
+    **{release: {"version": release} for release in ("3.6", "3.9", "4.1", "4.4")},
+}
+ERRORS = {
+    "NOT_ENOUGH_REPLICAS": "refused", "NOT_ENOUGH_REPLICAS_AFTER_APPEND": "failed after append",
+    "REQUEST_TIMED_OUT": "timed out",
+}  # fmt: skip
+AS_IT_IS = "bursts and stalls"  # the stored day without a change
+PAID = {  # by one leader's partitions in the stored day: what is counted, and its column
+    "evictions": "evictions", "one copy (min)": "alone_min", "refused": "refused",
+    "failed after append": "after append", "timed out": "timed out",
+}  # fmt: skip
+RELEASES = ("0.8.2", "0.9.0", "2.4", "3.6", "3.9", "4.1", "4.4")
 
 
 def bursts(config: FleetConfig) -> dict[int, list[int]]:
@@ -154,16 +90,6 @@ def bursts(config: FleetConfig) -> dict[int, list[int]]:
         for start in load.burst_starts_ms(config, partition).astype(int).tolist():
             hit.setdefault(start, []).append(partition)
     return dict(sorted(hit.items()))
-
-
-def troubled(config: FleetConfig, trouble: str) -> FleetConfig:
-    """The fleet with one of the `TROUBLES`, either all the time or from the start of each burst."""
-    (form, settings), end = TROUBLES[trouble], round(config.minutes * 60)
-    starts = [start / 1000 for start in bursts(config)] if "{start}" in form else [0.0]
-    times = [{"start": f"{s:.3f}", "stop": f"{s + TROUBLE_S:.3f}", "end": end} for s in starts]
-    pauses = ", ".join(form.format(**each) for each in times if form)
-    name = f"{trouble}, bursts of {config.burst_records:,} seed={config.seed}"
-    return config.with_(pauses=pauses, name=name, **settings)
 
 
 def behind_s(
@@ -176,184 +102,273 @@ def behind_s(
     return stall_s + left / spare if spare > 0 else math.inf
 
 
-def links(fleets: Iterable[FleetConfig], left: pd.DataFrame, alone_s: int = 150) -> pd.DataFrame:
-    """Each burst on each link (leader to follower) that has the trouble of its fleet, unless
-    another burst comes within `alone_s`; fleets with restarts are left out.
-
-    `behind_s`: for how long it should keep the follower behind, from settings alone; `evicts`: the
-    leader did evict the follower.
-    """
-    rows, by_run = [], dict(iter(left.groupby("run")))
-    for config in (each for each in fleets if "down" not in each.pauses):
-        layout, hit_at, own = assignment(config), bursts(config), by_run.get(config.run, left[:0])
-        gaps = np.diff([-(10**9), *hit_at, config.duration_ms]) / 1000
-        is_alone = np.minimum(gaps[:-1], gaps[1:]) > alone_s
-        pairs = sorted({(each[0], broker) for each in layout.tolist() for broker in each[1:]})
-        for leader, broker in pairs:
-            if config.pauses and broker != 2 and not ("latency" in config.pauses and leader == 2):
-                continue
-            follows = (layout[:, 0] == leader) & (layout[:, 1:] == broker).any(axis=1)
-            out = own[own["replica"].eq(broker) & own["partition"].isin(np.flatnonzero(follows))]
-            stall_s = TROUBLE_S if " stall " in config.run else 0
-            steady = follows.sum() * config.records_per_s * config.record_bytes
-            for start in np.array([*hit_at], dtype=int)[is_alone].tolist():
-                hit = int(follows[hit_at[start]].sum())
-                size, rate = hit * config.burst_records, _rate(config, leader, broker, hit)
-                behind = behind_s(size * config.record_bytes, steady, rate, stall_s)
-                evicts = out["ts_ms"].between(start, start + 1000 * alone_s).any()
-                rows.append((config.run.split(",")[0], behind, bool(evicts)))
-    return pd.DataFrame(rows, columns=["trouble", "behind_s", "evicts"])
+def _rate(config: FleetConfig, hit: int) -> float:
+    """Bytes that a fetcher thread copies in a second: as set, and a round trip per fetch."""
+    most = _response(config, hit)
+    return most / (most / config.follower_bytes_per_s + 2 * config.fetch_latency_ms / 1000)
 
 
-def _rate(config: FleetConfig, leader: int, broker: int, hit: int) -> float:
-    """Bytes that a fetcher thread copies in a second: by its disk, and a round trip per fetch."""
-    rate = float(load.follower_bytes_per_s(config, broker))
-    if config.stall_speed and len(load.stalls(config, broker)[0]):
-        rate *= config.stall_speed
-    slow = [p.latency_ms for p in pauses_of(config.pauses) if p.broker in (leader, broker)]
-    trip_s = 2 * max([config.fetch_latency_ms, *slow]) / 1000
-    most = config.replica_fetch_response_max_bytes
-    most = min(max(hit, 1) * config.replica_fetch_max_bytes, most)
-    return most / (most / rate + trip_s)
+def _response(config: FleetConfig, hit: int) -> int:
+    """The most bytes that a response brings, of so many partitions."""
+    most = max(hit, 1) * config.replica_fetch_max_bytes
+    return min(most, config.replica_fetch_response_max_bytes)
 
 
-def plot_formula(rows: pd.DataFrame, limit_s: float) -> Axes:
-    """Which share of bursts evicts, by the predicted time behind in limits, for each trouble."""
-    curves = {}
-    for name, own in rows.groupby("trouble", sort=False):
-        quarters = (4 * own["behind_s"] / limit_s).clip(upper=11).astype(int)
-        shares = own.groupby(quarters)["evicts"].mean()
-        curves[str(name)] = Curve((shares.index + 0.5) / 4, 100 * shares)
-    scales = Scale("predicted time behind (lag limits)", high=3), Scale("evicted (%)")
-    ax = shade(style.axes(9.2, 4), [Span(1, 1.5, "waits", "decided by when the check falls")])
-    return plot_curves(curves, f"A follower {evicted(rows, limit_s)}", scales, ax=ax)
+def fleet_of(burst: Burst) -> FleetConfig:
+    """A leader and two followers, each of which copies what a follower of one pair copies."""
+    base = FleetConfig(
+        version=burst.version, partitions=ON_A_PAIR, assigned=" ".join(["1,2,3"] * ON_A_PAIR),
+        seed=854, load="together", burst_every_s=3_600, burst_s=burst.length_s, stall_s=0,
+        burst_share=burst.share, record_bytes=1_000, batch_every_ms=200, follower_spread=0,
+        follower_bytes_per_s=round(burst.copy_mb_per_s * 1e6), min_insync_replicas=2,
+        num_replica_fetchers=int(burst.threads), fetch_latency_ms=int(burst.latency_ms),
+        replica_lag_time_max_ms=round(1000 * burst.limit_s),
+        replica_fetch_max_bytes=round(burst.fetch_mib * 2**20),
+        replica_fetch_response_max_bytes=round(burst.response_mib * 2**20),
+    )  # fmt: skip
+    ((start_ms, hit),) = bursts(base).items()
+    records = burst.mb_per_s * burst.of_a_pair * burst.length_s * 1000 / len(hit)
+    behind = min(waits_s(burst, base), LONGEST_S)
+    end_s = start_ms / 1000 + max(behind, burst.length_s) + 2 * burst.limit_s
+    return base.with_(
+        burst_records=round(records), minutes=min(end_s, LONGEST_S) / 60,
+        records_per_s=burst.steady_mb_per_s * burst.of_a_pair * 1000 / ON_A_PAIR,
+    )  # fmt: skip
 
 
-def evicted(rows: pd.DataFrame, limit_s: float) -> str:
-    """How many bursts evict, if predicted to keep a follower behind for < 1 or > 1.5 limits."""
-    limits = rows["behind_s"] / limit_s
-    below, above = rows[limits < 1]["evicts"], rows[limits > 1.5]["evicts"]
-    text = f"behind for less than the limit: {below.sum():,} of {len(below):,} evicted; "
-    return f"{text}for more than one and a half: {above.sum():,} of {len(above):,}"
+def waits_s(burst: Burst, config: FleetConfig | None = None) -> float:
+    """For how long the burst keeps a follower behind: the thread with most of it decides. 0 if no
+    thread ever lacks more than one response brings."""
+    config = config or fleet_of(burst)
+    (hit,) = bursts(config).values()
+    threads = [fetcher_id(partition, config.num_replica_fetchers) for partition in hit]
+    most = max(map(threads.count, threads))
+    into = burst.mb_per_s * burst.of_a_pair * 1e6 * most / len(hit)
+    steady = burst.steady_mb_per_s * burst.of_a_pair * 1e6 / config.num_replica_fetchers
+    rate = _rate(config, most)
+    if rate > steady and (into + steady - rate) * burst.length_s <= _response(config, most):
+        return 0
+    return behind_s(into * burst.length_s, steady, rate)
 
 
-def costs(counted: pd.DataFrame, latency: pd.DataFrame, failed: pd.DataFrame) -> pd.DataFrame:
-    """What each trouble costs, mean over seeds (and 90 % interval): evictions and needless ones,
-    the wait that 1 in 1,000 with acks=all exceeds, attempts that time out or are refused."""
-    rows = counted.set_index("run").rename(columns={"evictions": "evictions/h"})
-    rows["needless/h"] = rows["needless"]
-    rows["1 in 1,000 waits (s)"] = latency.set_index("run")["p999_ms"] / 1000
-    errors = failed.pivot_table("produces", "run", "error", "sum")
-    for name, error in {"timed out": "REQUEST_TIMED_OUT", "refused": "NOT_ENOUGH_REPLICAS"}.items():
-        rows[name] = errors.get(error, 0)
-    bands = churn.bands(rows.fillna(0), "setting", ["evictions/h", *rows.columns[-4:]])
-    three = bands[["mean", "low", "high"]].clip(lower=0).to_numpy()
-    bands["text"] = [f"{mean:,.3g} ({low:,.3g} to {high:,.3g})" for mean, low, high in three]
-    wide = bands.pivot(index="setting", columns="metric", values="text")
-    return wide.loc[rows["setting"].unique()].reset_index()
+def verdict(burst: Burst) -> str:
+    """What the formula says about the follower, and the formula with the burst's numbers."""
+    behind, limit, pair = waits_s(burst), burst.limit_s, burst.of_a_pair
+    size, steady = burst.mb_per_s * pair * burst.length_s, burst.steady_mb_per_s * pair
+    full_s = burst.response_mib * 2**20 / (burst.copy_mb_per_s * 1e6)
+    risk = (
+        f"\nA full response takes {full_s:,.0f} s, more than half of the limit: partitions that the"
+        " burst does not hit can be evicted too."
+    ) * (full_s > limit / 2)
+    risk += "\nBefore 0.10.2 other rules evict followers too." * (burst.version in RELEASES[:2])
+    if behind == 0:
+        return f"No fetch leaves records behind, so followers stay in the ISR.{risk}"
+    if math.isinf(behind):
+        return f"The steady load alone is more than a follower copies: it never catches up.{risk}"
+    text = f"This burst keeps a follower behind for {behind:,.0f} s; your limit is {limit:g} s, so "
+    if behind < limit:
+        text += "it stays in the ISR, and acks=all waits that long."
+    elif behind <= 1.5 * limit:
+        text += f"it is evicted if an ISR check (every {limit / 2:g} s) comes after {limit:g} s."
+    else:
+        text += f"it is evicted {limit:g} to {1.5 * limit:g} s after it fell behind."
+    spare = size / behind
+    rates = f"({spare + steady:,.1f} − {steady:,.1f} MB/s)"
+    text += f"\n{size:,.0f} MB on a pair of brokers ÷ {rates} = {behind:,.0f} s."
+    if behind >= limit:
+        most = limit * spare / pair / burst.length_s
+        text += f" It stays with bursts of at most {most:,.0f} MB/s into a broker, or with a limit"
+        text += f" above {behind:,.0f} s; acks=all then waits that long."
+    return text + risk
 
 
-def finding(counted: pd.DataFrame, rows: pd.DataFrame, limit_s: float, back_s: float) -> str:
-    """How the eras differ by an independent measure, and how well a formula predicts evictions."""
-    means = counted.groupby("setting", sort=False)[["evictions", "needless"]].mean().round()
-    eras = ", ".join(f"{row[0]} {row[1]:,.0f} ({row[2]:,.0f})" for row in means.itertuples())
-    return (
-        f"The same bursts, one limit, mean of {counted['seed'].nunique()} seeds: evictions an hour "
-        f"(needless: fetchers at work, back within {back_s:g} s): {eras}. A follower "
-        f"{evicted(rows, limit_s)}."
-    )
+def remedies(burst: Burst) -> dict[str, float]:
+    """The time behind as it is, and with larger settings or a slower producer."""
+    fetches = [min(4 * n, 2_000) for n in (burst.fetch_mib, burst.response_mib)]
+    half: dict[str, Any] = {"length_s": 2 * burst.length_s, "mb_per_s": burst.mb_per_s / 2}
+    tried = {
+        "as it is": burst,
+        "twice the fetcher threads": burst._replace(threads=2 * burst.threads),
+        "4 × the fetch sizes": burst._replace(fetch_mib=fetches[0], response_mib=fetches[1]),
+        "half as high, twice as long": burst._replace(**half),
+    }
+    return {name: waits_s(each) for name, each in tried.items()}
 
 
-def seconds_behind(trace: fleet.Trace) -> dict[int, np.ndarray]:
-    """Broker -> age of the oldest record that it lacks, in s, whatever the version's lag clock."""
-    ends, ts_ms = trace.log_end_offset, trace.ts_ms
-    had = {b: np.searchsorted(ends, end, "right") - 1 for b, end in trace.followers.items()}
-    return {b: np.where(at < len(ends) - 1, ts_ms - ts_ms[at], 0) / 1000 for b, at in had.items()}
-
-
-def plot_burst(config: FleetConfig = SMALL) -> Figure:
-    """A partition in a burst: records and seconds behind, checks, absences; beside it the fleet's
-    evictions in three releases."""
-    figure, grid = style.panels(2, 2, (9.2, 4.6), width_ratios=[1.9, 1])
-    trace = fleet.trace(config, fleet.most_evicting(config), sample_ms=500)
-    ages, seconds = seconds_behind(trace), trace.ts_ms / 1000
-    worst_s = seconds[np.max([*ages.values()], axis=0).argmax()]
-    at_s = (*(trace.evictions_ms() / 1000), worst_s)[0]
-    is_out = trace.isr_size < 1 + len(trace.followers)
+def plot_burst(burst: Burst = TYPICAL) -> PlayerImage:
+    """The MB that a follower of the pair lacks, simulated, and the formula's time behind, now and
+    with remedies; the verdict below."""
+    config, times = fleet_of(burst), remedies(burst)
+    ((start_ms, hit),) = bursts(config).items()
+    trace = fleet.trace(config, hit[0], sample_ms=max(50, config.duration_ms // 600))
+    seconds, is_out = (trace.ts_ms - start_ms) / 1000, trace.isr_size < 1 + len(trace.followers)
     edges = np.flatnonzero(np.diff(is_out, prepend=False, append=False)).reshape(-1, 2).tolist()
     away = [Span(seconds[a], seconds[b - 1], "out", "out of the ISR") for a, b in edges]
-    x = Scale("time (s); dotted: ISR checks", low=max(0, at_s - 45), high=at_s + 45)
-    near = (seconds >= (x.low or 0)) & (seconds <= at_s + 45)
-    marks = {ms / 1000: "" for ms in trace.ticks_ms.tolist() if abs(ms / 1000 - at_s) < 45}
-    shown: Any = (trace.lag_records, config.lag_messages), (ages, config.lag_time_ms / 1000)
-    for ax, label, (lag, limit) in zip(grid[:, 0], ("records", "seconds"), shown, strict=True):
-        top = 1.2 * max(limit or 1.0, float(np.max([*lag.values()], axis=0)[near].max()))
-        curves = {f"broker {b}": Curve(seconds, lag[b], width=1.5) for b in lag}
-        scales, limits = (x, Scale(f"{label} behind", high=top)), {limit: "limit"} if limit else {}
-        plot_curves(curves, "", scales, marks=marks, limits=limits, ax=shade(ax, away))
-    grid[0, 0].set_xlabel("")
-    grid[0, 0].get_legend().remove()
-    bars = _needless_bars(config, figure.add_subplot(grid[0, 1].get_gridspec()[:, 1]))
-    for ax in grid[:, 1]:
-        ax.remove()
-    most = float(np.max([*ages.values()], axis=0)[near].max())
-    return style.headline(figure, f"{config.version}: up to {most:.0f} s behind; {bars}")
+    lacks = len(hit) * trace.lag_records[2] * config.record_bytes / 1e6
+    figure, grid = style.panels(1, 2, (9.2, 2.7), width_ratios=[1.3, 1])
+    scales = Scale("s since the burst began", low=-5), Scale("MB that a follower lacks")
+    curve = Curve(seconds, lacks, width=1.5, look=(style.broker_colour(2), ""))
+    marks = {burst.limit_s: "limit"} | ({times["as it is"]: "formula"} if away else {})
+    plot_curves({"": curve}, "", scales, marks=marks, ax=shade(grid[0, 0], away))
+    grid[0, 0].set_xlim(-5, seconds[-1])
+    shown = [min(each, LONGEST_S) for each in times.values()]
+    notes = [
+        f"{s:,.0f} s" if 0 < s < math.inf else "never ends" if s else "keeps up"
+        for s in times.values()
+    ]
+    plot_bars(
+        [*times], {"": shown}, "", "seconds behind, by the formula", notes=notes, ax=grid[0, 1]
+    )
+    grid[0, 1].set_xlim(0, 1.25 * max(*shown, burst.limit_s))
+    style.mark(grid[0, 1], burst.limit_s, "limit")
+    out = f"evicted after {away[0].start_s:.0f} s" if away else "not evicted"
+    out += f", {len(away)} times" * (len(away) > 1)
+    title = f"Simulated, release {burst.version}: up to {lacks.max():,.0f} MB behind, {out}"
+    return pictured(style.headline(figure, title), verdict(burst))
 
 
-def _needless_bars(config: FleetConfig, ax: Axes) -> str:
-    """Draw the fleet's evictions in three releases; returns those in its own, in words."""
-    releases, rows = [*dict.fromkeys([*FEW[:2], config.version])], []
-    for each in fleet.versions(config, releases):
-        own = counts(evictions.judged(each, fleet.simulate_local(each)), [each], 10)
-        rows.append((own["needless"][0], own["evictions"][0] - own["needless"][0]))
-    parts = dict(zip(("needless", "others"), np.array(rows).T, strict=True))
-    colours = {"needless": style.VERMILION, "others": style.GREY}
-    plot_bars(releases, parts, "", "evictions an hour", colours=colours, ax=ax)
-    mine = rows[releases.index(config.version)]
-    return f"{sum(mine):,.0f} evictions an hour, {mine[0]:,.0f} of them needless"
-
-
-def burst_controls(config: FleetConfig = SMALL) -> widgets.VBox:
+def burst_controls(burst: Burst = TYPICAL) -> LiveFigure:
     """Numbers to type, with fixed values in a player, and the picture for them."""
     numbers = [
-        Number(name, stops, value=getattr(config, setting) / unit, min=low, max=high)
-        for setting, (name, stops, low, high, unit) in CONTROLS.items()
+        Number(name, stops, value=getattr(burst, field), min=low, max=high)
+        for field, (name, stops, low, high) in CONTROLS.items()
     ]
 
-    def draw(*values: Any) -> Figure:
-        changes: dict[str, Any] = {"version": values[-1]}
-        for (setting, control), value in zip(CONTROLS.items(), values, strict=False):
-            number = value * control[-1]
-            is_whole = isinstance(getattr(config, setting), int)
-            changes[setting] = round(number) if is_whole else number
-        return plot_burst(config.with_(**changes))
+    def draw(*values: Any) -> PlayerImage:
+        return plot_burst(Burst(**dict(zip([*CONTROLS, "version"], values, strict=True))))
 
-    return LiveFigure([*numbers, pick("version", FEW, config.version)], draw, one_by_one=True)
+    return LiveFigure([*numbers, pick("release", RELEASES, burst.version)], draw, one_by_one=True)
+
+
+def upgrades(base: FleetConfig, seeds: Iterable[int]) -> list[FleetConfig]:
+    """The fleet under each of `UPGRADES`, each with all seeds."""
+    each = [base.with_(name=name, **changes) for name, changes in UPGRADES.items()]
+    return fleet.sweep(each, "seed", seeds)
+
+
+def costs(events: DataFrame, fleets: Iterable[FleetConfig]) -> pd.DataFrame:
+    """What each fleet paid, in an hour: evictions, minutes of partitions at one copy, and produces
+    that were refused, failed after the leader had appended them, or timed out."""
+    runs = {config.run: config for config in fleets}
+    end_ms = max(config.duration_ms for config in runs.values())
+    out = churn.removals(events).where("by = 'leader'").groupBy("run").count().toPandas()
+    alone = churn.isr_times(events, end_ms=end_ms).toPandas().groupby("run")["one_copy_ms"].sum()
+    failed = churn.refused_produce(events, ["run"]).toPandas()
+    rows = failed.pivot_table("produces", "run", "error", "sum").rename(columns=ERRORS)
+    rows = rows.reindex(index=[*runs], columns=[*ERRORS.values()])
+    rows.insert(0, "one copy (min)", alone / 60_000)
+    rows.insert(0, "evictions", out.set_index("run")["count"])
+    hours = pd.Series({run: config.minutes / 60 for run, config in runs.items()})
+    rows = rows.fillna(0).div(hours, axis=0)
+    names = rows.index.str.split(" seed=")
+    return rows.assign(release=names.str[0], seed=names.str[1])
+
+
+def _signed(number: float) -> str:
+    return f"{number:+,.0f}" if abs(number) >= 100 else f"{number:+.2g}"
+
+
+def steps(paid: pd.DataFrame) -> pd.DataFrame:
+    """What each of `UPGRADES` changes against the one before, on the same load, seed by seed: mean
+    an hour, with its 90 % interval."""
+    frames, columns = [], [*paid.columns[:5]]
+    for was, now in pairwise(UPGRADES):
+        pair = [paid[paid["release"] == name].set_index("seed")[columns] for name in (was, now)]
+        frames.append((pair[1] - pair[0]).assign(step=f"{was} → {now}"))
+    felt = churn.bands(pd.concat(frames), "step", columns)
+    each: Iterable[Any] = felt.itertuples()
+    felt["text"] = [
+        f"{_signed(r.mean)} ({_signed(r.low)} to {_signed(r.high)})" if r.high > r.low else "0"
+        for r in each
+    ]
+    wide = felt.pivot(index="step", columns="metric", values="text")[columns]
+    return wide.loc[[frame["step"].iloc[0] for frame in frames]].reset_index()
 
 
 def day(name: str) -> pd.DataFrame:
-    """The table `by_hour` or `by_broker` of the stored day; the README beside it says what ran."""
+    """A table of the stored day, `by_hour` or `by_leader`; the README beside it says what ran."""
     return pd.read_csv(DATA / "fleet_day" / f"{name}.csv.gz")
 
 
-def plot_day(by_hour: pd.DataFrame, by_broker: pd.DataFrame) -> Figure:
-    """Evictions in each hour, by trouble, with the control runs; in bursts, by broker's speed."""
-    figure, grid = style.panels(1, 2, (9.2, 3.8), width_ratios=[1.4, 1])
-    whole, brokers = (rows[rows["run"] == "bursts and stalls"] for rows in (by_hour, by_broker))
-    looks = dict(zip(sorted(set(whole["trouble"])), style.SERIES, strict=False))
+def plot_day(by_hour: pd.DataFrame, by_leader: pd.DataFrame) -> Figure:
+    """Evictions in each hour, by trouble; and in all, under each change that was tried."""
+    figure, grid = style.panels(1, 2, (9.2, 3.6), width_ratios=[1.2, 1])
+    whole = by_hour[by_hour["run"] == AS_IT_IS]
+    names = sorted(set(whole["trouble"]))
+    looks = dict(zip(names, style.SERIES, strict=False))
     curves = {
-        str(name): Curve(rows["hour"], rows["evictions"], look=(looks[name], "o"))
+        str(name): Curve(rows["hour"], rows["evictions"], look=(looks[str(name)], "o"))
         for name, rows in whole.groupby("trouble")
     }
-    for run, colour in (("bursts alone", looks["burst"]), ("stalls alone", looks["stall"])):
-        own = by_hour[by_hour["run"] == run].groupby("hour")["evictions"].sum()
-        curves[f"control: {run}"] = Curve(own.index, own, look=(colour, ""), style="--")
-    hours = Scale("hour of the day", ticks=range(0, 25, 6))
-    plot_curves(curves, "By hour", (hours, Scale("evictions")), ax=grid[0, 0])
-    burst = brokers[brokers["trouble"] == "burst"]
-    cloud = {"": Curve(burst["mb_per_s"], burst["evictions"], style="", look=(looks["burst"], "o"))}
-    speed = Scale("a fetcher thread copies (MB/s)", low=brokers["mb_per_s"].min() - 0.1)
-    plot_curves(cloud, "By broker, in bursts", (speed, Scale("")), ax=grid[0, 1])
+    hours = Scale("hour of the day", ticks=range(0, 25, 6)), Scale("evictions")
+    plot_curves(curves, "By hour", hours, ax=grid[0, 0])
+    means = paired(by_leader)["evictions"].groupby(level=0, sort=False).mean()
+    ratio = 100 * means["now"] / means["was"]
+    plot_bars(
+        [*ratio.index], {"": ratio}, "With one change, in %", "evictions, in %", ax=grid[0, 1]
+    )
+    style.mark(grid[0, 1], 100, "")
     totals = whole.groupby("trouble")["evictions"].sum().items()
     text = ", ".join(f"{name} {total:,}" for name, total in totals)
-    return style.headline(figure, f"Evictions in a day by {whole['leaders'].max()} leaders: {text}")
+    leaders = (by_leader["run"] == AS_IT_IS).sum()
+    return style.headline(figure, f"Evictions in a day by {leaders} leaders: {text}")
+
+
+def paired(by_leader: pd.DataFrame) -> pd.DataFrame:
+    """What each leader's partitions paid as it is (`was`) and with a change (`now`): rows by
+    change and leader, two columns for each of `PAID`."""
+    own = by_leader.assign(alone_min=by_leader["alone_s"] / 60).set_index(["run", "leader"])
+    base = own.loc[AS_IT_IS]
+    frames = {}
+    for run, rows in own.groupby(level=0, sort=False):
+        now = rows.droplevel(0)
+        frames[run] = pd.concat(
+            {name: pd.DataFrame({"was": base[key], "now": now[key]}) for name, key in PAID.items()},
+            axis=1, join="inner",
+        ).dropna()  # fmt: skip
+    return pd.concat({run: rows for run, rows in frames.items() if run != AS_IT_IS})
+
+
+def remedied(by_leader: pd.DataFrame) -> pd.DataFrame:
+    """Each change: how many leaders tried it, and the mean of a leader's day before and after it,
+    with the 90 % interval of the difference, leader by leader."""
+    rows = []
+    for run, own in paired(by_leader).groupby(level=0, sort=False):
+        row = {"change": run, "leaders": len(own)}
+        for name in PAID:
+            was, now = own[name]["was"], own[name]["now"]
+            change = pd.DataFrame({"run": run, "x": now - was})
+            band: Any = next(churn.bands(change, "run", ["x"]).itertuples())
+            interval = f" ({band.low:+,.0f} to {band.high:+,.0f})" if band.high > band.low else ""
+            row[name] = f"{was.mean():,.0f} → {now.mean():,.0f}{interval}"
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def finding(paid: pd.DataFrame, by_formula: pd.DataFrame, by_leader: pd.DataFrame) -> str:
+    """What the upgrades change, how well the formula predicts, and what helps on the stored day."""
+    means = paid.groupby("release", sort=False)["evictions"].mean()
+    each = ", ".join(f"{name} {mean:,.0f}" for name, mean in means.items())
+    day = paired(by_leader)["evictions"].groupby(level=0, sort=False).mean()
+    ratios = ", ".join(f"{run} {row.now / row.was:.0%}" for run, row in day.iterrows())
+    return (
+        f"Evictions an hour, mean of {paid['seed'].nunique()} seeds: {each}. A follower "
+        f"{evicted(by_formula)}. On the stored day, evictions with one change: {ratios}."
+    )
+
+
+def plot_formula(by_formula: pd.DataFrame) -> Axes:
+    """Which share of the day's bursts evicts a follower, by the predicted time behind."""
+    shares = 100 * by_formula["sum"] / by_formula["size"]
+    curve = Curve((by_formula["quarter"] + 0.5) / 4, shares, look=(style.VERMILION, "o"))
+    scales = Scale("predicted time behind (lag limits)", high=3), Scale("evicted (%)")
+    ax = shade(style.axes(7.6, 2.8), [Span(1, 1.5, "waits", "decided by when the check falls")])
+    return plot_curves({"": curve}, f"A follower {evicted(by_formula)}", scales, ax=ax)
+
+
+def evicted(by_formula: pd.DataFrame) -> str:
+    """How many bursts evict, if predicted to keep a follower behind for < 1 or > 1.5 limits."""
+    below, above = (by_formula[rows].sum() for rows in (
+        by_formula["quarter"] < 4, by_formula["quarter"] > 5))  # fmt: skip
+    text = f"behind for less than the limit: {below['sum']:,} of {below['size']:,} evicted; "
+    return f"{text}for more than one and a half: {above['sum']:,} of {above['size']:,}"

@@ -70,15 +70,6 @@ def plot_promises() -> Axes:
     return plot_matrix(rows, title, colours=colours, legend=legend, size=(0.75, 0.3))
 
 
-def found_table() -> pd.DataFrame:
-    """A row for each kind: what happens, its releases, whether it was known, the verdict."""
-    rows = [
-        (name, kind["what"], ", ".join(kind["releases"]), kind["known"], kind["verdict"])
-        for name, kind in kinds().items()
-    ]
-    return pd.DataFrame(rows, columns=["kind", "what happens", "releases", "known", "verdict"])
-
-
 def proof() -> pd.DataFrame:
     """Seconds of one core until the hunt found each known bug (rows), for each seed (columns)."""
     rows = pd.read_csv(DATA / "hunt" / "proof.csv", dtype=str, keep_default_na=False)

@@ -15,7 +15,15 @@ R = Replica.scala, RM = ReplicaManager.scala, RFT/AFT = Replica/AbstractFetcherT
 
 from __future__ import annotations
 
-from isrlab.engine import choices as c
+from isrlab.engine.choices import (
+    ClockReset,
+    Eligibility,
+    ExpandRule,
+    HighWatermarkSet,
+    LagClock,
+    Reassignment,
+    ShrinkRule,
+)
 
 UNKNOWN_OFFSET = -1
 UNKNOWN_EPOCH = -1
@@ -42,12 +50,12 @@ def last_caught_up_time_ms(
     Source: 0.8.2.2 R:50-59 (every fetch); 0.9.0.1 R:48-62 (only at the log end); 0.10.2.2 R:64-80,
     3.7.1 R:108-143 (at the log end, or as of the previous fetch at what was then the log end).
     """
-    if lag_clock == c.LagClock.LAST_FETCH:
+    if lag_clock == LagClock.LAST_FETCH:
         return now_ms
     if fetch_offset >= leader_end_offset:
         return max(last_caught_up_ms, now_ms)
     if (
-        lag_clock == c.LagClock.CAUGHT_UP_TO_PREVIOUS_FETCH
+        lag_clock == LagClock.CAUGHT_UP_TO_PREVIOUS_FETCH
         and fetch_offset >= last_fetch_leader_end_offset
     ):
         return max(last_caught_up_ms, last_fetch_time_ms)
@@ -68,9 +76,9 @@ def lag_clock_in_new_epoch(
     wait for it. In 0.8 every clock is set to now; from 0.9.0 to 0.10.1 none changes.
     Source: R 0.8.2.2:50 (every replica, now); 0.10.2.2:80, 3.7.1:150-186 (ISR now, else 0).
     """
-    if clock_reset == c.ClockReset.NEVER:
+    if clock_reset == ClockReset.NEVER:
         return last_caught_up_ms
-    if in_isr or lag_clock == c.LagClock.LAST_FETCH:
+    if in_isr or lag_clock == LagClock.LAST_FETCH:
         return now_ms
     return long_ago_ms
 
@@ -82,9 +90,9 @@ def last_fetch_time_in_new_epoch(
 
     Source: as `lag_clock_in_new_epoch`.
     """
-    if clock_reset == c.ClockReset.NEVER:
+    if clock_reset == ClockReset.NEVER:
         return last_fetch_time_ms
-    if in_isr or clock_reset != c.ClockReset.ON_EPOCH_BUMP:
+    if in_isr or clock_reset != ClockReset.ON_EPOCH_BUMP:
         return now_ms
     return long_ago_ms
 
@@ -94,7 +102,7 @@ def forgets_end_offset(lag_clock: int, is_new_leader: bool) -> bool:
 
     Source: as `lag_clock_in_new_epoch`; a leader that keeps leading forgets it only in 0.8.
     """
-    return is_new_leader or lag_clock == c.LagClock.LAST_FETCH
+    return is_new_leader or lag_clock == LagClock.LAST_FETCH
 
 
 # In or out of sync
@@ -123,14 +131,14 @@ def is_out_of_sync(
     P 0.9.0.1:405-424 (time); P 2.1.1:660-676, 3.7.1:1287-1305 (time, and not at the log end).
     """
     if (
-        shrink_rule == c.ShrinkRule.TIME_UNLESS_AT_LOG_END
+        shrink_rule == ShrinkRule.TIME_UNLESS_AT_LOG_END
         and follower_end_offset == leader_end_offset
     ):
         return False
     if now_ms - last_caught_up_ms > replica_lag_time_max_ms:
         return True
     return (
-        shrink_rule == c.ShrinkRule.STUCK_OR_MESSAGES
+        shrink_rule == ShrinkRule.STUCK_OR_MESSAGES
         and follower_end_offset >= 0
         and leader_end_offset - follower_end_offset > replica_lag_max_messages
     )
@@ -146,7 +154,7 @@ def can_join_isr(
     """
     if follower_end_offset < high_watermark:
         return False
-    return expand_rule == c.ExpandRule.HIGH_WATERMARK or (
+    return expand_rule == ExpandRule.HIGH_WATERMARK or (
         follower_end_offset >= leader_epoch_start_offset
     )
 
@@ -160,12 +168,12 @@ def is_isr_eligible(
     (and its last fetch came from the incarnation that is registered; -1 skips that, but a replica
     that has not fetched in this leadership has no epoch at all).
     """
-    if eligibility == c.Eligibility.ANY:
+    if eligibility == Eligibility.ANY:
         return True
     if not is_active:
         return False
     return (
-        eligibility == c.Eligibility.NOT_FENCED
+        eligibility == Eligibility.NOT_FENCED
         or fetched_broker_epoch == UNKNOWN_EPOCH
         or fetched_broker_epoch == known_broker_epoch
     )
@@ -207,15 +215,15 @@ def holds_back_high_watermark(
     Source: maybeIncrementLeaderHW. P 0.9.0.1:352-365 (ISR); 0.10.2.2:361-375 (ISR or fresh clock);
     2.7.2:887-898 (maximal ISR); 3.3.2:967-980 (or caught up); 3.6.2:1103-1120 (and eligible).
     """
-    if high_watermark_set == c.HighWatermarkSet.ISR:
+    if high_watermark_set == HighWatermarkSet.ISR:
         return in_isr
     is_fresh = now_ms - last_caught_up_ms <= replica_lag_time_max_ms
-    if high_watermark_set == c.HighWatermarkSet.ISR_OR_FRESH_CLOCK:
+    if high_watermark_set == HighWatermarkSet.ISR_OR_FRESH_CLOCK:
         return in_isr or is_fresh
-    if high_watermark_set == c.HighWatermarkSet.MAXIMAL_ISR_OR_FRESH_CLOCK:
+    if high_watermark_set == HighWatermarkSet.MAXIMAL_ISR_OR_FRESH_CLOCK:
         return in_maximal_isr or is_fresh
     is_caught_up = follower_end_offset == leader_end_offset or is_fresh
-    if high_watermark_set == c.HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP:
+    if high_watermark_set == HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP:
         return in_maximal_isr or is_caught_up
     return in_maximal_isr or (is_caught_up and is_eligible)
 
@@ -314,9 +322,9 @@ def completes_reassignment(
     3.7.1:98-133 (all new ones, at least one target), 3.8.0:98-122 (all targets), 4.3.1:94-130.
     """
     is_all, is_new = targets[0] == targets[1], targets[1] > 0 and new[0] == new[1]
-    if reassignment == c.Reassignment.NEW_IN_SYNC:
+    if reassignment == Reassignment.NEW_IN_SYNC:
         return is_new
-    if reassignment == c.Reassignment.NEW_IN_SYNC_UNLESS_FEWER:
+    if reassignment == Reassignment.NEW_IN_SYNC_UNLESS_FEWER:
         return is_new and (is_all or new[0] >= leaving)
     return is_all
 

@@ -29,7 +29,7 @@ def measure(name: str, make: Any, workers: int) -> None:
     searching = BreadthFirst(make, workers, stops=False)
     end = searching.run()
     searching.close()
-    cpu = sum(os.times()[:4]) - cpu
+    cpu = max(sum(os.times()[:4]) - cpu, 0.01)  # the clock counts hundredths
     at, counts = end.progress, end.counts
     hits = f", {1 - counts['computed'] / counts['steps']:.1%} remembered" if counts else ""
     print(f"  {name:<22} {workers} {at.distinct:>9,} {at.transitions:>10,} {end.rate:>9,.0f} "

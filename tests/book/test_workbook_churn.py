@@ -165,7 +165,7 @@ def test_a_stall_before_the_burst_adds_what_it_held_back(mb_per_s):
         ({"limit_s": 60}, "it stays in the ISR, and acks=all waits that long"),
         ({"steady_mb_per_s": 80}, "it never catches up"),
         ({"response_mib": 1_000}, "partitions that the burst does not hit can be evicted too"),
-        ({"version": "0.9.0"}, "Before 0.10.2 other rules evict followers too"),
+        ({"version": "0.9.0"}, "Before 0.10.2 other rules also evict followers"),
     ],
 )
 def test_the_first_screen_says_what_a_burst_does(changes, says):

@@ -160,7 +160,7 @@ def verdict(burst: Burst) -> str:
         f"\nA full response takes {full_s:,.0f} s, more than half of the limit: partitions that the"
         " burst does not hit can be evicted too."
     ) * (full_s > limit / 2)
-    risk += "\nBefore 0.10.2 other rules evict followers too." * (burst.version in RELEASES[:2])
+    risk += "\nBefore 0.10.2 other rules also evict followers." * (burst.version in RELEASES[:2])
     if behind == 0:
         return f"No fetch leaves records behind, so followers stay in the ISR.{risk}"
     if math.isinf(behind):

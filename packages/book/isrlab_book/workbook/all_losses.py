@@ -83,13 +83,15 @@ def explore(name: str, version: str) -> Explorer:
 
 
 def show_all() -> HTML:
-    """The table: a row for each scenario, a column for each release; a cell leads to its step."""
-    heads = "".join(f"<th><span>{v.releases}</span></th>" for v in GENERATIONS)
+    """The table: a row for each scenario, a column for each release, newest first; a cell leads to
+    its step."""
+    heads = "".join(f"<th><span>{v.releases}</span></th>" for v in reversed(GENERATIONS))
     rows = [f"<tr><th>{escape(f.label)}</th>{''.join(_cells(f.scenario))}</tr>" for f in FLAWS]
     style = (
-        ".losses th{text-align:left;font-weight:400;min-width:11em}.losses thead th{min-width:0}"
-        ".losses thead span{writing-mode:vertical-rl}.losses td{padding:2px 0;color:#222;"
-        "text-align:center!important;border:1px solid #fff;font-size:11px}.losses a{color:#222}"
+        ".losses th{text-align:left;font-weight:400;min-width:11em}.losses thead th{min-width:0;"
+        "padding:2px}.losses thead span{writing-mode:vertical-rl}.losses td{padding:2px 0;"
+        "color:#222;text-align:center!important;border:1px solid #fff;font-size:11px}"
+        ".losses a{color:#222}"
     )
     head = f"<thead><tr><th>what happens</th>{heads}</tr></thead>"
     whole = "".join(['<table class="losses">', head, *rows, "</table>"])
@@ -97,7 +99,7 @@ def show_all() -> HTML:
 
 
 def _cells(name: str) -> Iterator[str]:
-    for versions, what in ranges(every_cell()[name]):
+    for versions, what in reversed([*ranges(every_cell()[name])]):
         is_last = versions[-1] is GENERATIONS[-1]
         compared, at = decided(name, versions[0 if is_last else -1])
         fragment = link.fragment(scenario.read(name), compared, at)

@@ -30,14 +30,15 @@ EXERCISE_MIN = 6
 HEAD = re.compile(r"^\*(\d+) minutes to read(.*)\.\*$", re.MULTILINE)
 LISTED = re.compile(r"\]\((\d\d_\w+)\.ipynb\), (\d+) minutes")
 IN_ALL = re.compile(r"(?<=notebooks, )\d+(?= minutes)")
-FOLDED = re.compile(r"(?s)<details><summary>(?!Answer<|The rule<).*?</details>")
+FOLDED = re.compile(r"(?s)<details[^>]*><summary>(?!Answer<|The rule<)(.*?)</summary>.*?</details>")
 MARKUP = re.compile(r"(?sm)<(style|script|svg)\b.*?</\1>|<[^>]*>|\]\([^)]*\)|^\d+\. ")
 
 LATER: set[str] = set()  # their heads come with the next change of their prose
 
 
 def words(text: str) -> int:
-    """Words that are read: no markup, no addresses."""
+    """Words that are read: no markup, no addresses, and of what is folded its summary."""
+    text = FOLDED.sub(r"\1", text)
     return len(re.findall(r"\S*\w\S*", html.unescape(MARKUP.sub(" ", text))))
 
 
@@ -49,7 +50,7 @@ class Read:
         self.exercises, in_exercises = 0, False
         for cell in nbformat.read(path, as_version=4).cells:
             if cell.cell_type == "markdown":
-                for part in re.split(r"(?m)^(?=## )", FOLDED.sub("", cell.source)):
+                for part in re.split(r"(?m)^(?=## )", cell.source):
                     if part.startswith("## "):
                         in_exercises = part.startswith("## Exercises")
                     if not in_exercises:

@@ -19,9 +19,12 @@ ARGS ?=
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SIBLINGS := $(foreach name,ops proof book,--editable packages/$(name))
-# uv reads pylock.toml, as pip does only from 26.1 on.
-UV = $(BIN)/python -m pip install --quiet --disable-pip-version-check uv && \
-  VIRTUAL_ENV=$(VENV) $(BIN)/uv
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# uv installs in a third of pip's time, and reads pylock.toml, as pip does only from 26.1 on.
+UV = $(PIP) uv && VIRTUAL_ENV=$(VENV) $(BIN)/uv
+# pip does it where uv cannot: if only pip's settings name the registry, for example.
+INSTALL = install() { { $(UV) pip install --quiet "$$@"; } || \
+  { echo "uv could not install them, pip tries"; $(PIP) --no-compile "$$@"; }; }; install
 # Names that make an environment without numba, Spark and the tests' libraries, if there is none.
 LIGHT := $(if $(LOCKED)$(wildcard $(INSTALLED)),,01 02 03 04 05 06 07 08 09 10)
 IS_LIGHT := $(and $(filter $(LIGHT),$(firstword $(ARGS))),$(filter -% $(LIGHT) none,$(or $(word 2,$(ARGS)),none)))
@@ -112,8 +115,7 @@ notebooks: $(INSTALLED) ## run the tutorials again and store their outputs
 RUNS ?= 100
 RELEASES ?=
 judge: $(INSTALLED) ## let Kafka's own classes judge the engine, on random schedules
-	@$(BIN)/python -c 'import jpype' 2>/dev/null || \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[judge]' $(SIBLINGS)
+	@$(BIN)/python -c 'import jpype' 2>/dev/null || { $(INSTALL) --editable '.[judge]' $(SIBLINGS); }
 	@cd packages/proof && $(abspath $(BIN))/python -m judge $(RELEASES) \
 	  --runs $(RUNS) --jobs $(JOBS) $(ARGS)
 
@@ -130,8 +132,7 @@ hold: $(INSTALLED) ## check the notebooks' sentences at other seeds, settings an
 	@cd packages/book && $(abspath $(BIN))/python -m hold $(ARGS)
 
 watch: $(INSTALLED) ## what RELEASE changes in rules, log messages and promises; judge and hunt run on it
-	@$(BIN)/python -c 'import jpype' 2>/dev/null || \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[judge]' $(SIBLINGS)
+	@$(BIN)/python -c 'import jpype' 2>/dev/null || { $(INSTALL) --editable '.[judge]' $(SIBLINGS); }
 	@cd packages/proof && $(abspath $(BIN))/python -m judge.watch $(RELEASE) $(ARGS)
 
 NAME ?=
@@ -139,7 +140,7 @@ VERSION ?=
 TRIES ?= 1
 record: $(INSTALLED) ## play a schedule on real brokers; without NAME, list what is kept
 	@$(BIN)/python -c 'import confluent_kafka, kazoo' 2>/dev/null || \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[record]' $(SIBLINGS)
+	  { $(INSTALL) --editable '.[record]' $(SIBLINGS); }
 	@cd packages/proof && $(abspath $(BIN))/python -m record $(NAME) \
 	  $(if $(NAME),--version $(VERSION) --tries $(TRIES)) $(ARGS)
 
@@ -156,8 +157,8 @@ $(INSTALLED) $(VENV)/.installed-notebooks: pyproject.toml $(wildcard packages/*/
 	@test -x $(BIN)/python || $(PYTHON) -c 'import ensurepip, venv' || \
 	  { echo "$(PYTHON) cannot make virtual environments: its venv module is missing." \
 	         "On Debian: apt-get install python3-venv" >&2; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(if $(LOCKED),$(UV) pip install --quiet --requirement pylock.toml)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  $(if $(LOCKED),--no-deps --editable .,--no-compile --editable '.[$(EXTRAS)]') $(SIBLINGS)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(if $(LOCKED),$(UV) pip install --quiet --requirement pylock.toml)
+	@echo "installing isrlab and its libraries in $(VENV) ..."
+	@$(INSTALL) $(if $(LOCKED),--no-deps --editable .,--editable '.[$(EXTRAS)]') $(SIBLINGS)
 	@touch $@

@@ -10,9 +10,9 @@ killed process loses nothing of the page cache; a power failure loses all that i
 And the high watermark reaches the disk only as a checkpoint, a few seconds old.
 
 Left out: segments and the offset index (`closeups/segment.py`), compaction, transactions;
-retention, so the epoch cache is never truncated from its start (truncateFromStart); tiered storage,
-which needs the epoch before a given one (previousEpoch). Up to 2.3 a log that was truncated below
-its high watermark kept the old value until the next fetch; here, as from 2.4, truncation lowers it.
+retention (only the epoch cache can be truncated from its start); tiered storage, which needs the
+epoch before a given one (previousEpoch). Up to 2.3 a log that was truncated below its high
+watermark kept the old value until the next fetch; here, as from 2.4, truncation lowers it.
 """
 
 from __future__ import annotations
@@ -83,6 +83,12 @@ class LeaderEpochCache(Frozen):
         if end_offset < 0:
             return self
         return LeaderEpochCache(tuple((e, s) for e, s in self.entries if s < end_offset))
+
+    def truncate_from_start(self, start_offset: int) -> LeaderEpochCache:
+        """The cache of a log that begins at `start_offset` (truncateFromStart)."""
+        before = [e for e, s in self.entries if s <= start_offset]
+        after = tuple((e, s) for e, s in self.entries if s > start_offset)
+        return LeaderEpochCache((*((e, start_offset) for e in before[-1:]), *after))
 
 
 class Log(Frozen):

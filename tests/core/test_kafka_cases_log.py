@@ -96,6 +96,20 @@ def test_cut_of_the_cache(case, assigned, offset, entries):
     assert cache_of("N", *assigned).truncate_from_end(offset).entries == entries
 
 
+def test_h18_a_log_that_begins_later() -> None:
+    cache = cache_of("N", (0, 0), (1, 7), (2, 10))
+    assert cache.truncate_from_start(5).entries == ((0, 5), (1, 7), (2, 10))
+    assert cache.truncate_from_start(7).entries == ((1, 7), (2, 10))
+    assert cache.truncate_from_start(30).entries == ((2, 30),)
+    assert cache_of("N", (3, 9)).truncate_from_start(2).entries == ((3, 9),)
+
+
+def test_h20_the_previous_epoch() -> None:
+    caches = [cache_of("N", *((2, 10), (4, 15), (10, 20))[:n]) for n in (1, 2, 3)]
+    caches.append(caches[-1].truncate_from_end(18))
+    assert [[e for e, _ in cache.entries][-2:-1] for cache in caches] == [[], [2], [4], [2]]
+
+
 @pytest.mark.parametrize("column", "EFGHIJKLMNO")
 def test_h22_epochs_survive_a_restart(column: str) -> None:
     records = log_of(PRESETS[column], (2, 7)).records

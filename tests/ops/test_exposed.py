@@ -13,10 +13,13 @@ from click.testing import CliRunner
 
 from isrlab.__main__ import main
 from isrlab.events import schema
+from isrlab_ops.check import risks, stored
 from isrlab_ops.logs.incidents.exposed import Exposure, exposures
 from isrlab_ops.logs.reader.read import read_local
 from isrlab_ops.recordings.reassigned import FOLDER, ClusterRun, sessions
+from tests.ops.test_metadata_log import ID, batch, log, partition, topic, uvarint
 
+OTHER = bytes(range(1, 17))
 LOGS = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())  # for example 4.4.0-elr1-C
 SESSIONS = {f"{s.release}-elr{s.elr}-{s.tries[0].variant[0]}": s for s in sessions()}
 
@@ -133,3 +136,58 @@ def test_the_command_says_exposed_with_the_schedule_and_exit_status_1():
     assert "1. a reassignment makes broker 1 a replica again; 2. broker 4 fails" in done.output
     done = CliRunner().invoke(main, ["logs", logs, "--json"])
     assert "EXPOSED" not in done.output and json.loads(done.output)["exposed"] == []
+
+
+CREATED, DELETED = [topic(), partition((1, 2, 3))], [bytes([1, 9, 0]) + ID + b"\0"]
+AGAIN = [topic(of=OTHER), partition((1, 2, 3), of=OTHER)]
+
+
+def config(value: str | None, name: str = "retention.ms") -> bytes:
+    texts = (b"".join(uvarint(len(each) + 1) + each.encode() for each in ("t", name)),
+             uvarint(len(value) + 1) + value.encode() if value is not None else b"\0")  # fmt: skip
+    return bytes([1, 4, 0, 2]) + b"".join(texts) + b"\0"
+
+
+@pytest.mark.parametrize(
+    ("batches", "left"),
+    [([CREATED, [config("1000")], DELETED, AGAIN], "retention.ms=1000"),
+     ([CREATED, [config("1000")], DELETED, AGAIN, [config("9000")]], None),  # it has its own
+     ([CREATED, [config("1000")], [config(None)], DELETED, AGAIN], None),
+     ([CREATED, [config("1000", "segment.ms")], DELETED, AGAIN], None),  # deletes no record
+     ([CREATED, DELETED, AGAIN], None),
+     ([CREATED, [config("1000")], DELETED], None),
+     ([CREATED, [config("1000")], DELETED, AGAIN, [config("2", "min.insync.replicas")]],
+      "retention.ms=1000")],
+)  # fmt: skip
+def test_settings_of_a_deleted_topic(tmp_path, batches, left):
+    (tmp_path / "a.log").write_bytes(log(*batches))
+    known = exposures(read_local(tmp_path).events)
+    assert [left in each.says for each in known] == [True] * (left is not None)
+    assert [each.why for each in known] == ["deleted topic"] * (left is not None)
+    if batches[-1] is not DELETED:
+        assert risks.exposures(stored.of_files(str(tmp_path))) == [
+            each._replace(key=each.key._replace(run="")) for each in known
+        ]
+
+
+def test_a_snapshot_after_the_setting_ends_the_exposure(tmp_path):
+    head, end = (batch(at, [bytes([kind])], attributes=0x20) for at, kind in ((0, 3), (4, 4)))
+    snapshot = head + batch(1, [*CREATED, config("1000")], ms=1_006) + end
+    data = log(CREATED, [config("1000")], DELETED, AGAIN)
+    (tmp_path / "00000000000000000003-0000000001.checkpoint").write_bytes(snapshot)
+    (tmp_path / "a.log").write_bytes(data)
+    assert exposures(read_local(tmp_path).events) == []
+
+
+def test_an_elr_that_snapshots_leave_out():
+    off = setting("eligible.leader.replicas.version", "0", "cluster")
+    shrunk = state(epoch=1, isr="1", elr="2", replicas="1,2")
+    assert reasons(off, MIN_ISR, shrunk) == ["epochs"]
+    assert reasons(off, MIN_ISR, state(epoch=1, isr="1", replicas="1,2")) == []
+    assert reasons(off, MIN_ISR, shrunk, ELR) == []
+
+
+def test_an_eligible_replica_whose_directory_is_offline():
+    shrunk = state(epoch=1, isr="1", elr="2", replicas="1,2", no_log="2")
+    assert reasons(ELR, MIN_ISR, shrunk) == ["no directory"]
+    assert reasons(ELR, MIN_ISR, shrunk, state(epoch=2, isr="1,2", replicas="1,2")) == []

@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from isrlab.engine.versions import GENERATIONS, KafkaVersion
 from isrlab.events.wording import counted, printable
@@ -44,8 +45,9 @@ class CheckError(ValueError):
 class ClusterState:
     """`racks`: the rack of every known broker, "" without one. `alive`: up, unfenced, not shutting
     down. `versions`: the rules that may apply, one if release and mode are known. `past`, for
-    `exposed`: a partition's emptied replicas, and whether its creation was read. `quorum`: the
-    voters, as a partition (quorum.py). `held`: brokers that Strimzi does not restart, and why."""
+    `exposed`: emptied replicas, whether the creation was read, and replicas without their log.
+    `quorum`: the voters, as a partition (quorum.py). `held`: brokers that Strimzi does not restart,
+    and why."""
 
     source: str
     partitions: list[DescribedPartition]
@@ -53,7 +55,7 @@ class ClusterState:
     alive: frozenset[int]
     versions: tuple[KafkaVersion, ...]
     settings: dict[tuple[str, str], str] = field(default_factory=dict)  # by topic or broker, name
-    past: dict[tuple[str, int], tuple[set[int], bool]] = field(default_factory=dict)
+    past: dict[tuple[str, int], tuple[Any, ...]] = field(default_factory=dict)
     has_elr: bool = False  # the feature is on, or some ELR is not empty
     shows_moves: bool = True
     is_kraft: bool | None = None  # None: the source does not show it

@@ -25,7 +25,7 @@ def exposures(state: ClusterState) -> list[Exposure]:
     settings |= {("cluster", ELR): "1"} if state.has_elr else {}
     heeds = any(not v.kraft or v.kraft_elects_uncleanly for v in state.versions)
     for p in state.partitions:
-        past = state.past.get(p[:2], (set(), False))
+        past = state.past.get(p[:2], (set(),))
         known[Key("", p.topic, p.number)] = StoredPartition(
             -1, p.leader, p.isr, p.replicas, p.adding, p.elr, *past
         )

@@ -85,7 +85,8 @@ def _state(
         values = (topic, number, *map(fields.get, REPLICAS), *others, *own[topic])
         partitions.append(DescribedPartition._make(values))
         if fields.get(OTHERS[0]):  # only with an ELR can the past expose it
-            past[topic, number] = fields["emptied"], fields["is_whole"]
+            no_log = tuple(fields.get("no_log", ()))
+            past[topic, number] = fields["emptied"], fields["is_whole"], no_log
     counts = Counter(p.topic for p in partitions)
     unsure += [f"partitions of topic {p.topic} are missing"
                for p in partitions if p.number >= counts[p.topic]][:1]  # fmt: skip

@@ -4,11 +4,15 @@ Theory of operation. With eligible leader replicas (KIP-966) the controller may 
 has left the ISR, if it still has every committed record: while the ISR is below min ISR no more are
 committed. Kafka 4.1 to 4.4 break that in two ways (data/upstream/elr): a replica that a
 reassignment removes stays eligible, though its log is deleted; and the controller bounds min ISR by
-the replicas of partition 0, while a leader bounds it by those of its own partition.
+the replicas of partition 0, while a leader bounds it by those of its own partition. Its other
+losses here (data/upstream/settings, failed-disk, drift) need no reassignment.
 
 This module replays the stored states. A replica is *emptied* from its removal until it is in the
 ISR again. `exposures` are the exposed partitions at the end of the log:
 
+    deleted topic     settings of a deleted topic of this name come back with a restart
+    no directory      an eligible replica whose directory is offline, or was when it got another
+    epochs            a stored ELR that snapshots leave out: later no ISR of the leader grows
     no replica        an eligible broker without a replica: added again, it may lead without records
     came back         an eligible replica that is emptied: the failure of all ISR members suffices
     being added       likewise, from a snapshot alone, which does not show earlier states
@@ -23,21 +27,25 @@ ReplicationControlManager.getTopicEffectiveMinIsr, 4.1.2 to 4.4.0; Partition.eff
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from importlib.resources import files
+from typing import Any, NamedTuple
 
 from isrlab.events.exact import Key
 from isrlab.events.statements import Events, Statement, statements
 from isrlab.events.wording import counted
-from isrlab_ops.logs.reader.metadata.log import ELR, MIN_ISR
+from isrlab_ops.logs.reader.metadata.log import ELR, LEFT, MIN_ISR
 
 UNCLEAN = "unclean.leader.election.enable"
 STATES = ("isr_commit", "leader", "offline")
+WORDS = tomllib.loads(files(__package__).joinpath("exposed.toml").read_text("utf-8"))
 
 
 class Exposure(NamedTuple):
-    """`schedule`: the steps of a short schedule that loses records, with this many `failures`."""
+    """`schedule`: the steps of a short schedule that loses records, with this many `failures`;
+    `prevents`: what to do against it."""
 
     key: Key
     why: str
@@ -45,6 +53,7 @@ class Exposure(NamedTuple):
     failures: int
     says: str
     schedule: tuple[str, ...]
+    prevents: str = ""
 
 
 @dataclass
@@ -59,6 +68,7 @@ class StoredPartition:
     elr: tuple[int, ...] = ()
     emptied: set[int] = field(default_factory=set)
     has_history: bool = False  # whether its creation was read
+    no_log: tuple[int, ...] = ()  # eligible, with an offline or a new directory
 
     def become(self, row: Statement) -> None:
         """Take in the next state; an older one, from another copy of the log, changes nothing."""
@@ -71,7 +81,7 @@ class StoredPartition:
             self.has_history, self.epoch = self.has_history or epoch == 0, epoch
         before = {*self.replicas}
         self.isr, self.leader = row.isr or (), -1 if row.leader is None else row.leader
-        for name in ("replicas", "adding", "elr"):
+        for name in ("replicas", "adding", "elr", "no_log"):
             setattr(self, name, row.ids(name))
         self.emptied = (self.emptied | (before - {*self.replicas})) - {*self.isr}
 
@@ -93,6 +103,7 @@ def stored_in(
             settings[row.detail["of"], row.detail["name"]] = row.detail.get("value", "")
         elif row.kind == "deleted":
             partitions.pop(row.key, None)
+            settings = {key: value for key, value in settings.items() if key[0] != row.topic}
         elif row.kind in STATES and row.isr is not None and row.leader is not None:
             partitions.setdefault(row.key, StoredPartition()).become(row)
     return partitions, settings
@@ -112,7 +123,10 @@ def shown(known: Sequence[Exposure]) -> Iterator[str]:
     first, others = known[0], len({each.key for each in known}) - 1
     more = f", and {counted(others, 'more partition')}" if others else ""
     yield f"Exposed: {first.key.topic}-{first.key.partition}{more}: {first.says}"
-    yield "Lost by: " + "; ".join(f"{n}. {step}" for n, step in enumerate(first.schedule, 1))
+    label = "Reached by" if first.why == "epochs" else "Lost by"
+    yield f"{label}: " + "; ".join(f"{n}. {step}" for n, step in enumerate(first.schedule, 1))
+    if first.prevents:
+        yield f"Prevent: {first.prevents}"
 
 
 def _all(
@@ -121,12 +135,18 @@ def _all(
     has_elr = settings.get(("cluster", ELR), "") not in ("", "0")
     has_elr |= any(state.elr for state in partitions.values())
     for key, state in partitions.items():
+        least = _setting(settings, key.topic, MIN_ISR)
+        if left := settings.get((key.topic, LEFT)):
+            yield _exposure(key, state, "deleted topic", 0, left=left)
+        if state.elr and settings.get(("cluster", ELR)) == "0":
+            yield _exposure(key, state, "epochs", len(state.replicas))  # last: nothing is lost
+        for why, replica in _eligible(state) if has_elr else ():
+            yield _exposure(key, state, why, replica=replica)
         if has_elr:
-            yield from _eligible(key, state)
-            first = partitions.get(key._replace(partition=0))
-            yield from _bounds(key, state, first, _setting(settings, key.topic, MIN_ISR))
-        if _setting(settings, key.topic, UNCLEAN) == "true":
-            yield from _unclean(key, state, _setting(settings, key.topic, MIN_ISR))
+            yield from _bounds(key, state, partitions.get(key._replace(partition=0)), least)
+        is_alone = len(state.isr) == 1 < len(state.replicas) and least in (None, "1")
+        if is_alone and _setting(settings, key.topic, UNCLEAN) == "true":
+            yield _exposure(key, state, "unclean", replica=state.isr[0])
 
 
 def _setting(settings: dict[tuple[str, str], str], topic: str, name: str) -> str | None:
@@ -134,25 +154,17 @@ def _setting(settings: dict[tuple[str, str], str], topic: str, name: str) -> str
     return settings.get((topic, name)) or settings.get(("broker", name)) or None
 
 
-def _eligible(key: Key, state: StoredPartition) -> Iterator[Exposure]:
-    """Exposed by eligible replicas that no longer have their log."""
-    last = named(state.isr)
+def _eligible(state: StoredPartition) -> Iterator[tuple[str, int]]:
+    """The eligible replicas that no longer have their log, each with the reason."""
     for replica in state.elr:
-        ends = f"{last} {fails(state.isr)} before broker {replica} is in sync again"
-        leads = f"broker {replica} is elected from the ELR, without the records that {last} " + (
-            "has" if len(state.isr) == 1 else "have"
-        )
         if replica not in state.replicas:
-            says = f"broker {replica} is eligible to lead, but is not a replica: its log is deleted"
-            again = f"a reassignment makes broker {replica} a replica again"
-            yield Exposure(key, "no replica", replica, len(state.isr), says, (again, ends, leads))
+            yield "no replica", replica
+        elif replica in state.no_log:
+            yield "no directory", replica
         elif replica in state.emptied:
-            says = f"broker {replica} is eligible to lead, and came back with an empty log"
-            yield Exposure(key, "came back", replica, len(state.isr), says, (ends, leads))
+            yield "came back", replica
         elif replica in state.adding and not state.has_history:
-            says = f"broker {replica} is eligible to lead, and is being added: unless it has been "
-            says += "in sync since, which a snapshot does not show, its log is not whole"
-            yield Exposure(key, "being added", replica, len(state.isr), says, (ends, leads))
+            yield "being added", replica
 
 
 def _bounds(
@@ -168,34 +180,21 @@ def _bounds(
         return
     counts = f"partition 0 has {counted(len(first.replicas), 'replica')}, "
     counts += f"this partition {counted(len(state.replicas), 'replica')}"
-    if of_first < own:
-        says = f"{counts}: with fewer than {own} in sync no replica stays eligible"
-        steps = (
-            f"the ISR shrinks to one replica, as all other brokers of {named(state.replicas)} fail",
-            "that replica also fails, and returns without its last records",
-            "no other may lead, though another may have them",
-        )
-        yield Exposure(key, "partition 0", None, own, says, steps)
-    else:
-        says = f"{counts}: what a reassignment removes stays eligible while fewer than {of_first} "
-        says += f"are in sync, and the leader acknowledges with {own}"
-        last = named(state.isr)
-        steps = (
-            "a reassignment adds a replica, and another removes it again",
-            "a third adds it once more",
-            f"{last} {fails(state.isr)} before it is in sync: it is elected with an empty log",
-        )
-        yield Exposure(key, "partition 0", None, len(state.isr), says, steps)
+    why, failures = ("too few", own) if of_first < own else ("too many", len(state.isr))
+    exposure = _exposure(key, state, why, failures, counts=counts, first=of_first, own=own)
+    yield exposure._replace(why="partition 0")
 
 
-def _unclean(key: Key, state: StoredPartition, setting: str | None) -> Iterator[Exposure]:
-    """Exposed because unclean elections are allowed, and only one replica is in sync."""
-    if len(state.isr) != 1 or len(state.replicas) < 2 or setting not in (None, "1"):
-        return
-    (last,) = state.isr
-    says = f"broker {last} alone is in sync, and {UNCLEAN} is true"
-    steps = (f"broker {last} fails", "another replica is elected, without its last records")
-    yield Exposure(key, "unclean", last, 1, says, steps)
+def _exposure(
+    key: Key, state: StoredPartition, why: str, failures: int | None = None, **values: Any
+) -> Exposure:
+    """In the words of exposed.toml. Unless `failures` says otherwise, all in-sync replicas fail."""
+    values |= {"last": named(state.isr), "fails": fails(state.isr), "leader": state.leader}
+    values |= {"has": "has" if len(state.isr) == 1 else "have", "replicas": named(state.replicas)}
+    text = WORDS[why]
+    says, *steps = (each.format(**values) for each in (text["says"], *text["steps"]))
+    count, prevents = len(state.isr) if failures is None else failures, text.get("prevents", "")
+    return Exposure(key, why, values.get("replica"), count, says, tuple(steps), prevents)
 
 
 def named(brokers: Iterable[int]) -> str:

@@ -10,7 +10,13 @@ The author of a change: a leader only grows the ISR, or removes brokers that are
 leaving in that batch; all other changes are the controller's. The last records of a copied log may
 be on no majority, and never take effect; the log itself does not show that.
 
-Source: PartitionRegistration.merge, ReplicationControlManager.replay, 3.9 and 4.1.
+Two states that can later lose records are noted (data/upstream). LEFT: settings that a deleted
+topic got after the last snapshot; a broker of 3.8 or later that starts gives them to a new topic of
+that name. `no_log`: replicas whose directory is offline, or was when they got another one, with
+that directory, until they are in the ISR.
+
+Source: PartitionRegistration.merge, ReplicationControlManager.replay, 3.9 and 4.1;
+ConfigurationsDelta.replay(RemoveTopicRecord), DirectoryId.isOnline, 4.3.1.
 """
 
 from __future__ import annotations
@@ -31,6 +37,11 @@ NO_LEADER, NO_LEADER_CHANGE = -1, -2
 TOPIC, CLUSTER = 2, 4  # relevant resources of a ConfigRecord
 SETTINGS = re.compile(r"min\.insync\.replicas|unclean\.leader\.election\.enable|.*\.throttled\..*")
 MIN_ISR, ELR = "min.insync.replicas", "eligible.leader.replicas.version"
+LEFT = "settings of a deleted topic"  # the name of a setting, whose value lists them
+LOSING = re.compile(r"(local\.)?retention\.(ms|bytes)|cleanup\.policy|min\.insync\.replicas|"
+                    r"unclean\.leader\.election\.enable")  # fmt: skip
+OF_3_8, OF_4_3 = 20, 30  # the highest metadata versions that these releases know
+ANY_DIRECTORY = bytes(16), bytes(15) + b"\2"  # not assigned, migrating: counts as online
 SHOWN = {  # in `detail`, if there are any
     "replicas": "replicas",
     "adding": "addingReplicas",
@@ -38,7 +49,7 @@ SHOWN = {  # in `detail`, if there are any
     "elr": "eligibleLeaderReplicas",
     "last_known_elr": "lastKnownElr",
 }
-LISTS = ("isr", *SHOWN.values())
+LISTS = ("isr", "directories", *SHOWN.values())
 STANDING = {"FenceBroker": "fenced", "UnregisterBroker": "unregistered"}
 STANDING |= {"RegisterBroker": "registered", "UnfenceBroker": "unfenced"}
 
@@ -52,6 +63,9 @@ class MetadataCluster:
         self.inactive: set[int] = set()  # fenced, or in controlled shutdown
         self.leaving: dict[int, str] = {}  # in this batch, and why
         self.settings: dict[tuple[int, str, str], str] = {}
+        self.own: dict[str, dict[str, str | None]] = {}  # settings of topics since a snapshot
+        self.left: dict[str, dict[str, str | None]] = {}  # of topics that were then deleted
+        self.in_snapshot: set[str] = set()  # topics whose settings it has
         self.brokers: dict[int, dict[str, Any]] = {}  # the registration of each
         self.quorum: dict[str, Any] = {}  # voters and leader, if control records have them
         self.controllers: set[int] = set()  # that have registered, from 3.7 on
@@ -86,7 +100,9 @@ class MetadataCluster:
         """Replace the state by a checkpoint's; yield the differences as events."""
         listed = {key_of(record.data) for record in checkpoint if record.name == "Partition"}
         self.partitions = {key: self.partitions[key] for key in listed & self.partitions.keys()}
-        self.inactive, self.brokers = set(), {}
+        self.inactive, self.brokers, self.own, self.left = set(), {}, {}, {}
+        for topic in [topic for _, topic, name in self.settings if name == LEFT]:
+            yield from (_told(checkpoint[0], event) for event in self._on_left(topic))
         for record in checkpoint:
             events = [*self.apply([record])]
             yield from events if record.name == "Partition" else ()
@@ -94,13 +110,16 @@ class MetadataCluster:
                 record.data.get("fenced") or record.data.get("inControlledShutdown")
             ):
                 self.inactive.discard(broker_of(record))
+        self.in_snapshot, self.own = {*self.own}, {}
 
     def _replay(self, record: Record) -> Iterator[MetadataEvent]:
         data = record.data
         match record.name:
             case "Topic":
                 self.topics[data["topicId"]] = data["name"]
+                yield from self._on_left(data["name"])
             case "RemoveTopic":
+                self._leave(self.topics.get(data["topicId"], ""))
                 for key in [key for key in self.partitions if key[0] == data["topicId"]]:
                     del self.partitions[key]
                     yield {"kind": "deleted", **self._place(key)}
@@ -122,10 +141,12 @@ class MetadataCluster:
                 yield from self._on_broker(record)
 
     def _on_partition(self, key: PartitionId, data: dict[str, Any]) -> Iterator[MetadataEvent]:
-        after = {name: tuple(data.get(name) or ()) for name in LISTS}
+        after: PartitionFields = {name: tuple(data.get(name) or ()) for name in LISTS}
         after |= {name: data[name] for name in ("leader", "leaderEpoch", "partitionEpoch")}
         after["leaderRecoveryState"] = data.get("leaderRecoveryState", 0)
-        if after != self.partitions.get(key):
+        before = self.partitions.get(key, {})
+        after["no_log"] = self._without_log(before, after)
+        if after != before:
             yield from self._changed(key, after)
 
     def _on_change(self, key: PartitionId, data: dict[str, Any]) -> Iterator[MetadataEvent]:
@@ -137,7 +158,25 @@ class MetadataCluster:
             after["leader"] = data["leader"]
             after["leaderEpoch"] = next_(before.get("leaderEpoch"))
         after["partitionEpoch"] = next_(before.get("partitionEpoch"))
+        after["no_log"] = self._without_log(before, after)
         yield from self._changed(key, after)
+
+    def _without_log(self, before: PartitionFields, after: PartitionFields) -> dict[int, bytes]:
+        """The replicas without their log, as far as directories show it, and where it was."""
+        known = dict[int, bytes]()
+        for b, place in zip(after.get("replicas", ()), after.get("directories", ()), strict=False):
+            was = before.get("no_log", {}).get(b, place)
+            online = self.brokers.get(b, {}).get("logDirs") or (place,)
+            is_back = was == place and (place in ANY_DIRECTORY or place in online)
+            # Up to 4.2 the controller clears the ELR before it could elect such a replica
+            if not is_back and b not in after.get("isr", ()) and self._newest() >= OF_4_3:
+                known[b] = was
+        return known
+
+    def _newest(self) -> int:
+        """The highest metadata version that any broker knows."""
+        features = [each for b in self.brokers.values() for each in b.get("features") or ()]
+        return max((f["2"] for f in features if f["0"] == "metadata.version"), default=99)
 
     def _on_clear_elr(self, topic: str) -> Iterator[MetadataEvent]:
         for key, before in self.partitions.items():
@@ -152,6 +191,8 @@ class MetadataCluster:
         row["partition_epoch"] = after.get("partitionEpoch")
         detail = {"leader": leader, "topic_id": id_text(key[0])}
         detail |= {name: after[field] for name, field in SHOWN.items() if after.get(field)}
+        no_log = tuple(b for b in after.get(SHOWN["elr"], ()) if b in after.get("no_log", ()))
+        detail |= {"no_log": no_log} if no_log else {}
         if leader != before.get("leader"):
             if leader == NO_LEADER:
                 yield row | {"kind": "offline", "detail": detail}
@@ -193,8 +234,13 @@ class MetadataCluster:
         broker, why = broker_of(record), standing(record)
         if record.name == "RegisterBroker":
             self.brokers[broker] = record.data
+        elif record.data.get("logDirs"):
+            known = self.brokers.get(broker, {})
+            self.brokers[broker] = known | {"logDirs": record.data["logDirs"]}
         elif record.name == "UnregisterBroker":
             self.brokers.pop(broker, None)
+        if record.data.get("logDirs"):
+            yield from self._on_directories(broker)
         if why is None:
             return  # only its log directories
         (self.inactive.discard if why == "unfenced" else self.inactive.add)(broker)
@@ -205,9 +251,35 @@ class MetadataCluster:
         epoch = record.data.get("brokerEpoch", record.data.get("epoch"))
         yield {"kind": kind, "replica": broker, "detail": {"cause": why, "broker_epoch": epoch}}
 
+    def _on_directories(self, broker: int) -> Iterator[MetadataEvent]:
+        for key, before in [*self.partitions.items()]:
+            if broker in before.get(SHOWN["elr"], ()):
+                after = before | {"no_log": self._without_log(before, before)}
+                yield from self._changed(key, after) if after != before else ()
+
+    def _leave(self, topic: str) -> None:
+        """Take away the settings of a deleted topic."""
+        self.settings = {k: v for k, v in self.settings.items() if k[:2] != (TOPIC, topic)}
+        own = self.own.pop(topic, {})
+        if topic not in self.in_snapshot and self._newest() >= OF_3_8:
+            self.left[topic] = self.left.get(topic, {}) | own
+
+    def _on_left(self, topic: str) -> Iterator[MetadataEvent]:
+        """What a new topic may inherit, if that has changed."""
+        left = self.left.get(topic, {}).items()
+        value = ", ".join(f"{n}={v}" for n, v in left if v is not None and LOSING.fullmatch(n))
+        if value != self.settings.pop((TOPIC, topic, LEFT), ""):
+            yield {"kind": "config", "topic": topic,
+                   "detail": {"of": topic, "name": LEFT, "value": value}}  # fmt: skip
+        self.settings |= {(TOPIC, topic, LEFT): value} if value else {}
+
     def _on_config(self, data: dict[str, Any]) -> Iterator[MetadataEvent]:
         kind, resource = data["resourceType"], data["resourceName"]
         name, value = data["name"], data["value"]
+        if kind == TOPIC:
+            self.own[resource] = self.own.get(resource, {}) | {name: value}
+            if self.left.get(resource, {}).pop(name, None) is not None:
+                yield from self._on_left(resource)
         if not SETTINGS.fullmatch(name):
             return
         self.settings.pop((kind, resource, name), None)

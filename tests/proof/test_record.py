@@ -139,6 +139,7 @@ def test_a_longer_limit_loses_with_acks_one_and_after_the_shrink_none_takes_over
 def test_a_throttled_move_takes_a_sixth_longer_than_backlog_and_throttle_say():
     """Nine partitions have 40 MB each at the start, and their producers write 50 kB/s to each."""
     runs = [run for run in sessions(ADVICE) if "throttle" in run.settings]
+    runs = [run for run in runs if run.settings.get("batch", "9") == "9"]
     assert {run.settings["throttle"] for run in runs} == {"4 MB/s", "8 MB/s", "16 MB/s"}
     for run in runs:
         took_s = max(each.moved_s for each in run.tries)

@@ -11,8 +11,8 @@ in them, lead half of the topics each, and have the same followers.
     handed       Brokers 2 and 3 are paused. Broker 1 has a lag limit of 60 s, broker 4 of 4 s: when
                  they are shut down (or killed) only the ISR of broker 4 has shrunk to itself. Then
                  brokers 2 and 3 resume.
-    throttled    kafka-reassign-partitions moves nine partitions to a fourth broker, under a
-                 throttle of --rate MB/s, while records come.
+    throttled    kafka-reassign-partitions moves nine partitions to a fourth broker, --batch at a
+                 time, under a throttle of --rate MB/s, while records come.
     unclean      Broker 2 dies, then broker 1, and broker 2 is elected, which is not in the ISR.
 """
 
@@ -30,10 +30,11 @@ from record import config
 from record.cluster import Cluster
 from record.many import Group, Many, report
 
-Script = Callable[[Many, int, float], None]
+Script = Callable[[Many, int, float, int], None]
 LAG = "replica.lag.time.max.ms"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 BACKLOG, RECORD_BYTES, EVERY_S = 2_000, 20_000, 0.4  # of each partition that moves
+CALM_S = 20  # of load before the move
 
 
 def led_by_one_and_four(first: str, second: str, tries: int, **more: object) -> list[Group]:
@@ -57,7 +58,7 @@ def back(many: Many, groups: list[Group], *numbers: int) -> None:
     many.look("all are back", groups)
 
 
-def acks_one(many: Many, tries: int, _: float) -> None:
+def acks_one(many: Many, tries: int, *_: float) -> None:
     groups = led_by_one_and_four("limit-10s", "limit-60s", tries, min_isr=1, acks="1")
     begin(many, groups)
     many.produce(groups, 1)
@@ -78,7 +79,7 @@ def acks_one(many: Many, tries: int, _: float) -> None:
     back(many, groups, 1, 4)
 
 
-def handed(many: Many, tries: int, _: float, *, killed: bool = False) -> None:
+def handed(many: Many, tries: int, *_: float, killed: bool = False) -> None:
     names = (f"{when}-{'killed' if killed else 'handed'}" for when in ("before", "after"))
     groups = before, after = led_by_one_and_four(*names, tries)
     begin(many, groups)
@@ -110,31 +111,43 @@ def handed(many: Many, tries: int, _: float, *, killed: bool = False) -> None:
     back(many, groups, 1, 4)
 
 
-def throttled(many: Many, tries: int, rate: float) -> None:
+def throttled(many: Many, tries: int, rate: float, batch: int) -> None:
     """Move nine partitions with a tool that sets both throttles of all brokers, and both lists."""
     orders = (1, 2, 3), (2, 3, 1), (3, 1, 2)
-    groups = [Group(f"led-by-{ids[0]}-", ids, 3, size=RECORD_BYTES, settings={}) for ids in orders]
+    groups = [Group(f"led-by-{ids[0]}-{number}-", ids, 1, size=RECORD_BYTES, settings={})
+              for number in range(3) for ids in orders]  # fmt: skip
     begin(many, groups)
     for number in range(BACKLOG):
         (producer,) = many.send(groups, number)
         if number % 20 == 19:
             producer.flush(60)
     many.until(groups, lambda s: len(s.isr) == 3, "in sync")
+    with many.load(groups, BACKLOG, EVERY_S):
+        time.sleep(5)
+        many.longest_s = 0
+        time.sleep(CALM_S)
+        many.note(f"longest wait of a produce {many.longest_s:.2f} s")
+        many.longest_s = 0
+        for first in range(0, len(groups), batch):
+            move(many, groups[first : first + batch], rate)
+        many.note(f"longest wait of a produce {many.longest_s:.2f} s")
+    many.look("moved", groups, disks=False)
+
+
+def move(many: Many, groups: list[Group], rate: float) -> None:
+    """Move these partitions, wait until all have moved, and remove the throttle."""
     parts = [{"topic": topic, "partition": 0, "replicas": [*group.replicas[:2], 4]}
              for group in groups for topic in group.topics]  # fmt: skip
     plan = many.cluster.folder / "plan.json"
     plan.write_text(json.dumps({"version": 1, "partitions": parts}))
-    with many.load(groups, BACKLOG, EVERY_S):
-        time.sleep(5)
-        many.note(f"kafka-reassign-partitions --execute --throttle {rate * 1e6:.0f}")
-        said = many.cluster.run_tool(REASSIGN, "--reassignment-json-file", plan, "--execute",
-                                     "--throttle", round(rate * 1e6))  # fmt: skip
+    for words in (["--execute", "--throttle", round(rate * 1e6)], ["--verify"]):
+        many.note(" ".join(map(str, ["kafka-reassign-partitions", *words])))
+        said = many.cluster.run_tool(REASSIGN, "--reassignment-json-file", plan, *words)
         many.note(" ".join(said.split())[-200:])
         many.until(groups, lambda s: 4 in s.isr and not s.adding, "moved", 400)
-    many.look("moved", groups, disks=False)
 
 
-def unclean(many: Many, tries: int, _: float) -> None:
+def unclean(many: Many, tries: int, *_: float) -> None:
     every = {"unclean.leader.election.enable": "true"}
     groups = [Group("unclean", (1, 2), tries, min_isr=1, size=100, settings=every)]
     begin(many, groups)
@@ -160,7 +173,7 @@ SCRIPTS: dict[str, tuple[Script, config.Settings, dict[int, config.Settings]]] =
     "acks-one": (acks_one, {"broker.session.timeout.ms": 40_000},
                  {1: {LAG: 10_000}, 4: {LAG: 60_000}}),
     "handed": (handed, {"broker.session.timeout.ms": 18_000}, {1: {LAG: 60_000}, 4: {LAG: 4_000}}),
-    "killed": (lambda m, t, r: handed(m, t, r, killed=True),
+    "killed": (lambda m, t, *_: handed(m, t, killed=True),
                {"broker.session.timeout.ms": 18_000}, {1: {LAG: 60_000}, 4: {LAG: 4_000}}),
     "throttled": (throttled, {}, {}),
     "unclean": (unclean, {LAG: 3_000, "broker.session.timeout.ms": 6_000}, {}),
@@ -172,23 +185,27 @@ SCRIPTS: dict[str, tuple[Script, config.Settings, dict[int, config.Settings]]] =
 @click.argument("release")
 @click.option("--tries", default=10, show_default=True, help="Topics of each kind.")
 @click.option("--rate", default=8.0, show_default=True, help="The throttle in MB/s.")
+@click.option("--batch", default=9, show_default=True, help="Partitions that move together.")
 @click.option("--round", "number", default=1, show_default=True, help="A number in the file name.")
 @click.option("--store", is_flag=True, help="Store the recording in data/recordings/advice.")
-def main(name: str, release: str, tries: int, rate: float, number: int, store: bool) -> None:
+def main(
+    name: str, release: str, tries: int, rate: float, batch: int, number: int, store: bool
+) -> None:
     """Try advice on real brokers of a release, such as 4.3.1."""
     script, settings, own = SCRIPTS[name]
     brokers = (1, 2, 3, 4) if name != "unclean" else (1, 2)
     with Cluster(release, brokers, settings, own=own) as cluster:
         cluster.start(*brokers)
         many = Many(cluster)
-        script(many, tries, rate)
+        script(many, tries, rate, batch)
         many.changes(many.groups)
         many.finish(many.groups)
         texts = {key: str(value) for key, value in settings.items()}
         texts |= {f"{key} of {n}": str(value) for n, of in own.items() for key, value in of.items()}
-        made = many.run(texts | ({"throttle": f"{rate:g} MB/s"} if name == "throttled" else {}),
-                        int(jars.numbers(release) >= (4, 1)))  # fmt: skip
-    kind = f"{name}-{rate:g}" if name == "throttled" else name
+        if name == "throttled":
+            texts |= {"throttle": f"{rate:g} MB/s", "batch": str(batch)}
+        made = many.run(texts, int(jars.numbers(release) >= (4, 1)))
+    kind = f"{name}-{rate:g}-by-{batch}" if name == "throttled" else name
     report(made, f"{release}-{kind}-{number}", is_stored=store, folder=ADVICE)
 
 

@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException, Message, Producer
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -73,6 +74,7 @@ class Many:
         self.cluster, self.groups, self.is_apart = cluster, list[Group](), is_apart
         self.tries: dict[str, TopicTry] = {}
         self.acknowledged: dict[str, set[str]] = {}  # the names of records, by topic
+        self.longest_s = 0.0  # of all produces that were answered
         self._producers: dict[tuple[str, str], Producer] = {}
 
     def create(self, *groups: Group) -> None:
@@ -113,6 +115,12 @@ class Many:
         """Send the record with this number to each watched partition; returns producers to flush.
         Records sent with `acks` given do not count as acknowledged."""
         used = dict[tuple[str, str], Producer]()
+
+        def on_delivery(error: object, message: Message, known: set[str], name: str) -> None:
+            self.longest_s = max(self.longest_s, message.latency() or 0)
+            if not error:
+                known.add(name)
+
         for group in groups:
             for topic, partition in self.places([group]):
                 chosen = acks or group.acks, topic if self.is_apart else ""
@@ -125,8 +133,7 @@ class Many:
                 known = set() if acks else known
                 producer.produce(
                     topic, name.encode().ljust(size or group.size, b"."), partition=partition,
-                    on_delivery=lambda error, _, known=known, name=name: (
-                        None if error else known.add(name)))  # fmt: skip
+                    on_delivery=partial(on_delivery, known=known, name=name))  # fmt: skip
                 producer.poll(0)
         return list(used.values())
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-USABLE = 0.95  # the usable share of a throttle: a thread that may not fetch waits for a second
+USABLE = 0.9  # the share of a throttle that real brokers use, give or take (data/recordings/advice)
 
 
 def catch_up_s(share: float, down_s: float, backlog_s: float = 0.0) -> float:

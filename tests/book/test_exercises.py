@@ -146,7 +146,7 @@ def test_a_file_with_a_mistake_says_so(text):
         ("index_interval_bytes=400).segments[0]", "index_interval_bytes=250).segments[0]"),
         ("offset = 47", "offset = 22"),
         ("response_max_bytes = 900", "response_max_bytes = 970"),
-        ("mb_per_s = 20", "mb_per_s = 25.3"),
+        ("mb_per_s = 20", "mb_per_s = 26.7"),
         ("together = 9", "together = 3"),
     ],
 )
@@ -164,7 +164,7 @@ def test_an_exercise_that_its_own_cell_marks_has_a_solution(wrong, right, capsys
             tree.body = [each for each in tree.body if isinstance(each, ast.ImportFrom)]
             exec(compile(tree, "imports", "exec"), names)
     if "cluster" in cell:
-        names["cluster"] = moving_partitions.joined_by_a_broker(moving_partitions.SMALL)
+        names["cluster"] = moving_partitions.Move()
     exec(cell, names)
     assert "✗" in capsys.readouterr().out  # after what a kernel says that is compiled
     exec(cell.replace(wrong, right), names)

@@ -1,50 +1,57 @@
-"""The notebook on moving partitions: its least throttle and its formula hold in the simulation."""
+"""The notebook on moving partitions: its formula, its least throttle, and what real brokers did."""
 
 from __future__ import annotations
 
-import numpy as np
+import math
+
 import pytest
 
-from isrlab.fleet.layout import assignment, target
 from isrlab_book.workbook import moving_partitions as moving
 
-CLUSTER = moving.joined_by_a_broker(moving.SMALL.with_(minutes=3))
+MOVE = moving.Move(size=200e6, produced=1e6)
 
 
-def test_each_leader_gives_three_followers_to_the_new_broker():
-    before, after = assignment(CLUSTER), target(CLUSTER)
-    assert moving.moving(CLUSTER) == 9 == (after == 4).sum()
-    assert np.bincount(before[:9, 0]).tolist() == [0, 3, 3, 3]
-    assert (before[:, :2] == after[:, :2]).all()
+def test_the_formula_is_backlog_over_what_the_slower_side_has_left():
+    """A leader sends each of its batch's partitions to two followers and to the newcomer."""
+    assert moving.done_s(MOVE, 20e6, 9) == [max(9 * 200 / (18 - 9), 3 * 200 / (18 - 3 * 3))]
+    first, second, third = moving.done_s(MOVE, 20e6, 3)
+    assert first == pytest.approx(600 / (18 - 3))
+    assert second - first == pytest.approx(3 * (200 + first) / (18 - 3))
+    assert third - second > second - first, "logs grow until their batch begins"
+    assert moving.done_s(MOVE, 20e6, 0) == moving.done_s(MOVE, 20e6, 9)
+    assert moving.done_s(MOVE, 20e6, 4)[0] == pytest.approx(4 * 200 / (18 - 4))
 
 
-def test_the_formula_and_the_least_throttle_hold():
-    """Leader and new broker have one rate each; the new broker's binds."""
-    table = moving.grid(CLUSTER, [24_000_000, 8_000_000], [3, 0])
-    wide, narrow = table[:2], table[2:]
-    assert wide["done_s"].to_numpy() == pytest.approx(wide["formula_s"].to_numpy(), rel=0.07)
-    assert np.isinf(narrow["done_s"]).all() and np.isinf(narrow["formula_s"].iloc[1])
-    assert table["short_minutes"].max() == 0 == table["failed"].max()
-    assert moving.least_throttle(950_000, 1, 3) == 3_000_000
-    assert moving.least_throttle(950_000, 3, 9) == 9_000_000
-    assert moving.least_throttle(950_000, 1, 5) == 5_000_000
-    text = moving.finding(CLUSTER, table)
-    assert text.startswith("2 of 4 ways") and "3.16 MB/s for batches of 3, 9.47 MB/s for" in text
+@pytest.mark.parametrize(("batch", "at_leader"), [(1, 1), (3, 1), (6, 2), (9, 3)])
+def test_a_move_ends_only_above_the_least_throttle(batch, at_leader):
+    least = moving.least_throttle(1e6, at_leader, batch)
+    assert math.isinf(moving.done_s(MOVE, least, batch)[-1])
+    assert math.isfinite(moving.done_s(MOVE, 1.001 * least, batch)[0])
 
 
-def test_the_list_of_throttled_replicas_is_that_of_the_batch():
-    """With all nine in the list while three move, no move would end at 6.5 MB/s."""
-    narrow = moving.throttled(CLUSTER.with_(minutes=12, backlog_records=3_000), 6_500_000, 3)
-    assert len(moving.moved(narrow).done_s) == 9
+def test_what_ends_and_how_fast():
+    table = moving.grid(MOVE, [24_000_000, 8_000_000], [3, 0])
+    assert table["batch"].tolist() == [3, 9, 3, 9] and math.isinf(table["done_s"].iloc[3])
+    text = moving.finding(MOVE, table, moving.beside_real_brokers())
+    assert text.startswith("3 of 4 ways") and "3.33 MB/s for batches of 3, 10 MB/s for" in text
+    assert moving.plot_grid(table).get_title(loc="left").startswith("1 of 4 moves never end")
+
+
+def test_real_brokers_took_as_long_as_the_formula_says_and_a_second_for_each_batch():
+    found = moving.beside_real_brokers()
+    assert found["real / formula"].between(0.85, 1.32).all()
+    batches = 9 / found["partitions in a batch"]
+    assert (found["real_s"] / (found["formula_s"] + batches)).between(0.8, 1.15).all()
+    assert {*found["partitions in a batch"]} == {1, 3, 9} and len(found) >= 8
 
 
 def test_a_broker_that_was_down_falls_further_behind_below_the_least_throttle():
-    """It lacks 720 MB. The other two lead six partitions each, so it needs 12 MB/s to keep up."""
-    free, above, below = moving.back_after(CLUSTER, (0, 24_000_000, 10_000_000), (20, 80)).values()
-    assert free < 30 and above == pytest.approx(720 / (0.95 * 24 - 12), rel=0.1)
-    assert below == np.inf
+    """It lacks 720 MB and needs 12 MB/s to keep up."""
+    above, below = moving.back_after(12e6, (24_000_000, 13_000_000), (20, 80)).values()
+    assert above == pytest.approx(720 / (0.9 * 24 - 12)) and below == math.inf
 
 
-def test_one_partition_has_more_in_sync_than_replicas_for_a_while():
-    title = " ".join(moving.plot_one().get_title(loc="left").split())
-    assert title.startswith("[1, 2, 3] become [4, 5, 2] in 23.2 s; for 1.6 s")
+@pytest.mark.parametrize("version", ["0.10.2", "2.8", "3.7", "4.4"])
+def test_one_partition_has_more_in_sync_than_replicas_for_a_while(version):
+    title = " ".join(moving.plot_one(version).get_title(loc="left").split())
+    assert title.startswith("[1, 2, 3] become [4, 5, 2] in 15.0 s; for 5.0 s")

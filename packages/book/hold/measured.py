@@ -37,7 +37,6 @@ from isrlab_book.workbook import (
     joining_the_isr,
     last_replica_standing,
     leaving_the_isr,
-    moving_partitions,
     parked_fetches,
     reading_a_log,
     rolling_restart,
@@ -417,19 +416,6 @@ def burst_as_told(version: str, seed: int, **values: int) -> dict[str, Any]:
 
 
 @measured
-def move_over_formula(
-    version: str, mb_per_s: int, batch: int, backlog_records: int, seed: int
-) -> float:
-    """The time that nine partitions take to move, over the formula's; -1 if they never end."""
-    given = {"version": version, "backlog_records": backlog_records, "seed": seed}
-    small = moving_partitions.SMALL.with_(**given)
-    cluster = moving_partitions.joined_by_a_broker(small)
-    config = moving_partitions.throttled(cluster, mb_per_s * 1_000_000, batch)
-    done_s = moving_partitions.moved(config).done_s
-    return round(done_s[-1] / moving_partitions.expected_s(config), 3) if len(done_s) == 9 else -1
-
-
-@measured
 def evicted_beside_a_hot_partition(
     version: str, threads: int, times: int, response_mib: int, seed: int
 ) -> dict[str, int]:
@@ -466,7 +452,7 @@ def failed_while_stopped(version: str, share: float, brokers: int, seed: int) ->
     """Produces refused or timed out while no broker, one, or two are shut down. Every leader sends
     its followers this share of what it can when no broker is down."""
     small = stalls.SMALL.with_(
-        version=version, brokers=brokers, partitions=5 * brokers, seed=seed, leaders="move",
+        version=version, brokers=brokers, partitions=5 * brokers, seed=seed,
         records_per_s=200, follower_bytes_per_s=50_000_000,
     )  # fmt: skip
     sent = 2 * 5 * small.records_per_s * small.record_bytes

@@ -27,6 +27,7 @@ from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import BLUE, FAINT, OUTCOMES, VERMILION, counted
 from isrlab.show.table import table
+from isrlab.world import faults, scenario
 from isrlab_ops.logs.history.record import Record
 from isrlab_ops.logs.incidents.find import Incident, find
 
@@ -41,6 +42,12 @@ SMALL = FleetConfig(
     version="3.7", partitions=30, brokers=6, minutes=4, load="steady", records_per_s=20,
     min_insync_replicas=2, stall_s=0, stall_every_s=7_200, leader_stall_every_s=7_200, seed=352,
 )  # fmt: skip
+
+SLOW_LEADER = """partition leader=3 replicas=3,1,2 latency=2ms min.insync.replicas=2 \
+replica.lag.time.max.ms=30s
+advance 7s
+pause 1 fetcher
+pause 2 fetcher"""  # the leader checks its ISR 38 s after that
 
 
 class InjectedStall(NamedTuple):
@@ -139,20 +146,39 @@ def accuracy(config: FleetConfig, judged: Sequence[Judgement]) -> dict[str, str 
     }
 
 
-def handed_over(config: FleetConfig, after_s: Sequence[float]) -> HTML:
-    """Broker 3 is a slow leader from 60 to 105 s, and is shut down `after_s` into that.
+def handed_over(version: str, after_s: Sequence[int]) -> HTML:
+    """The fate of a produce a second when a slow leader is shut down `after_s` into its stall.
 
-    A controlled shutdown for 10 s, so that the controller elects other leaders; 0: no shutdown.
+    The engine plays one partition. Its leader, broker 3, sends its followers nothing for 45 s. A
+    controlled shutdown for 10 s makes the controller elect another leader; 0: no shutdown.
     """
     rows = []
     for after in after_s:
-        down = f", down 3 {60 + after}-{70 + after}" if after else ""
-        moved = config.with_(leaders="move", pauses=f"leader 3 60-105{down}")
-        sizes = config.replication_factor, config.min_isr(config.replication_factor)
-        numbers = measures(fleet.simulate_local(moved), *sizes, (0, config.duration_ms))
-        names = ("evictions", "refused", "timed_out")
-        row = {"handed over after (s)": after or "never", **{n: int(numbers[n]) for n in names}}
-        rows.append(row | {"p99 of produces (s)": round(numbers["p99_ms"] / 1000, 1)})
+        cluster, without_s = scenario.play(SLOW_LEADER, version).cluster, 0
+        for second in range(60):
+            if second == (after or 45):
+                for follower in (1, 2):
+                    faults.resume(cluster, follower)
+                if after:
+                    faults.clean_shutdown(cluster, 3)
+            elif after and second == after + 10:
+                faults.start(cluster, 3)
+            cluster.advance(0)
+            leader = cluster.controller.state.leader
+            if leader in cluster.brokers:
+                cluster.produce(leader, (f"m{second}",))
+            without_s += leader not in cluster.brokers
+            cluster.advance(1_000)
+        errors = Counter(request.error for request in cluster.requests)
+        refused = ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")
+        rows.append({
+            "shut down after (s)": after or "never",
+            "acknowledged": errors[None],
+            "sent again": errors[cluster.version.not_leader_error],
+            "timed out": errors["REQUEST_TIMED_OUT"],
+            "refused": sum(errors[error] for error in refused),
+            "without a leader (s)": without_s,
+        })  # fmt: skip
     return table(rows)
 
 

@@ -91,8 +91,7 @@ def test_cells_judged_by_workers_are_those_judged_here_and_equal_rules_run_once(
     spark, fleets, monkeypatch
 ):
     _eras, every, left = fleets
-    moving = BURSTS.with_(leaders="move", pauses="dead 2 60-120", minutes=4, name="moves")
-    configs = [*every[:1], *fleet.versions(every[0], ["0.11"]), every[4], moving]
+    configs = [*every[:1], *fleet.versions(every[0], ["0.11"]), every[4]]
     begun, spread = [], evictions.spread
     monkeypatch.setattr(
         evictions,
@@ -100,10 +99,9 @@ def test_cells_judged_by_workers_are_those_judged_here_and_equal_rules_run_once(
         lambda *given: begun.extend(each.run for each in given[1]) or spread(*given),
     )
     judged = evictions.judged_on_spark(spark, configs)
-    assert begun == [every[0].run, "0.11", "moves"], "0.10.2 and 0.11 have equal rules"
+    assert begun == [every[0].run, "0.11"], "0.10.2 and 0.11 have equal rules"
     here = {config.run: left.get(config.run) for config in configs}
     here["0.11"] = left[every[4].run].assign(run="0.11")
-    here["moves"] = evictions.judged(moving, fleet.simulate_local(moving))
     expected = pd.concat(here.values()).astype(evictions.JUDGED)
     order = ["run", "ts_ms", "partition", "replica"]
     both = [rows.sort_values(order, ignore_index=True) for rows in (judged, expected)]

@@ -159,11 +159,13 @@ def cells_of(page):
 
 
 def test_a_slow_leader_can_hand_over_before_the_shrink_only():
-    cells = cells_of(trouble.handed_over(trouble.SMALL, [0, 5, 44]))
-    after, evictions, refused, timed_out, _ = (cells[place::5] for place in range(5))
-    assert after == ["never", "5", "44"] and evictions == ["10", "0", "10"]
-    assert [number == "0" for number in refused] == [False, True, False]
-    assert [number == "0" for number in timed_out] == [False, True, False]
+    cells = cells_of(trouble.handed_over("3.7", [0, 5, 35, 44]))
+    after, _, sent_again, timed_out, refused, without_s = (cells[place::6] for place in range(6))
+    assert after == ["never", "5", "35", "44"] and sent_again[:3] == ["0", "5", "29"]
+    assert [number == "0" for number in refused] == [False, True, True, False]
+    assert [number == "0" for number in timed_out] == [False, True, False, False]
+    assert without_s == ["0", "0", "0", "10"]
+    assert cells_of(trouble.handed_over("4.1", [44]))[5] == "0", "with eligible leader replicas"
 
 
 def test_each_broker_shows_what_it_evicts_as_a_leader():
@@ -217,6 +219,18 @@ def test_producers_are_refused_below_the_safe_wait_only(wait, is_refused):
     assert bool(errors.count("NOT_ENOUGH_REPLICAS")) is is_refused
     late = title_of(rolling.plot_restart(config).axes[1])
     assert (late == "0 replicas return after the next restart") is not is_refused
+
+
+def test_a_broker_leads_again_what_it_is_in_sync_for_when_leaders_are_elected():
+    config = rolling.one_restart(BASE, 0.5, 60)
+    elsewhere = assignment(rolling.led_elsewhere(config))
+    assert not (elsewhere[:, 0] == 1).any()
+    assert (np.sort(elsewhere) == np.sort(assignment(config))).all()
+    back = rolling.leaders_back(config, [-0.1, 0.001, 1, 2])
+    led = (assignment(config)[:, 0] == 1).sum()
+    while_down, immediately, late, last = back["leads again"]
+    assert back["led before"].tolist() == [led] * 4
+    assert while_down == immediately == 0 < late <= last == led
 
 
 @pytest.mark.parametrize("share", [0, 1, 1.5])

@@ -20,6 +20,7 @@ from isrlab.events import exact
 from isrlab.events.measures import measures
 from isrlab.fleet import load, place, recovery
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.layout import assignment
 from isrlab.fleet.sums import by_run
 from isrlab.show.bands import plot_isr_sizes
 from isrlab.show.controls import LiveFigure, choice
@@ -132,6 +133,35 @@ def headroom(
             "two: single copy": twice["one_copy_minutes"], "two: refused": twice["produce_error"],
         })  # fmt: skip
     return pd.DataFrame(rows).round(1)
+
+
+def led_elsewhere(config: FleetConfig) -> FleetConfig:
+    """The fleet when broker 1 is back: its partitions are led by their next replica."""
+    replicas = [row[1:] + row[:1] if row[0] == 1 else row for row in assignment(config).tolist()]
+    return config.with_(assigned=" ".join(",".join(map(str, row)) for row in replicas))
+
+
+def leaders_back(config: FleetConfig, parts: Sequence[float]) -> pd.DataFrame:
+    """How many of its partitions broker 1 leads again after an election of preferred leaders.
+
+    Broker 1 restarts once, and does not lead meanwhile. The election comes `parts` (at most 2) of
+    the computed rejoin time after its return; only members of an ISR are elected.
+    """
+    away = led_elsewhere(config)
+    rejoin_s = recovery.expected_rejoin_s(away, 1)
+    every_s = config.restart_s + 60 + 2 * rejoin_s
+    away = away.with_(restart_every_s=every_s, minutes=(2 * every_s - 1) / 60)
+    up_ms = 1000 * (every_s + config.restart_s)
+    own = np.flatnonzero(assignment(config)[:, 0] == 1).tolist()
+    out = [a for a in exact.absences(fleet.simulate_local(away)) if a.replica == 1]
+    rows = []
+    for part in parts:
+        now_ms = up_ms + 1000 * part * rejoin_s
+        missing = {a.key.partition for a in out
+                   if a.start_ms <= now_ms and (a.end_ms is None or now_ms < a.end_ms)}  # fmt: skip
+        rows.append((part, part * rejoin_s, len(own), len({*own} - missing)))
+    names = ["rejoin times", "elected_after_s", "led before", "leads again"]
+    return pd.DataFrame(rows, columns=names).round({"elected_after_s": 1})
 
 
 def plot_rejoin_times(table: pd.DataFrame) -> Axes:

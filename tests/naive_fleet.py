@@ -45,7 +45,6 @@ class Follower:
     announced: int = 0  # the leader's high watermark at the last fetch
     turn: int = 0
     thread: int = 0
-    left_out: bool = False  # from the current fetch
 
 
 @dataclass
@@ -75,31 +74,8 @@ class Thread:
     news: bool = False  # a high watermark that the parked fetch has not seen
     down_until_ms: int = 0
     touched: bool = False  # something was appended for the parked fetch
-    written: int = 0  # bytes of the last answer that its quota has not counted
     unsent: int = 0  # billionths of a byte that a shared link has yet to carry
     work: int = 0  # ms that the thread needs for this answer
-
-
-class Quota:
-    """SampledStat and SimpleRate of 3.7.1, line by line: up to 11 samples of a second each."""
-
-    def __init__(self, rate):
-        self.rate, self.samples, self.current = rate, [[0, 0]], 0
-
-    def record(self, value, now_ms):
-        if now_ms - self.samples[self.current][0] >= 1_000:
-            self.current = (self.current + 1) % 11
-            if self.current >= len(self.samples):
-                self.samples.append([now_ms, 0])
-            self.samples[self.current] = [now_ms, 0]
-        self.samples[self.current][1] += value
-
-    def is_exceeded(self, now_ms):
-        for sample in self.samples:
-            if now_ms - sample[0] >= 11_000:
-                sample[:] = [now_ms, 0]
-        elapsed_ms = max(now_ms - min(start for start, _ in self.samples), 1_000)
-        return sum(value for _, value in self.samples) / elapsed_ms * 1_000 > self.rate
 
 
 ORDINARY = {
@@ -112,8 +88,6 @@ ORDINARY = {
     "delivery_ms": 0,
     "backlog": 0,
     "empty": (),
-    "throttle": 0,
-    "quota_of": (),
 }
 NEVER_MS, LATE_MS = -(2**40), 2**40
 
@@ -139,8 +113,6 @@ class NaiveCell:
         self.events, self.samples, self.turns, self.partition_fetches = [], [], 0, 0
         self.in_flight, self.waiting, self.answer_ms = [], [], None
         self.waited = []
-        self.throttle = self.settings["throttle"]
-        self.sent, self.received = Quota(self.throttle), {}
         for partition in self.partitions:
             self.begin(partition)
 
@@ -171,8 +143,7 @@ class NaiveCell:
                 self.produce(partition, records, now)
             for number, thread in enumerate(self.threads):
                 self.turn_of_thread(number, thread, now)
-            if not self.throttle:
-                self.answer_news(now)
+            self.answer_news(now)
             if now >= first_tick_ms and (now - first_tick_ms) % period == 0:
                 for partition in range(len(self.partitions)):
                     self.expire(partition, now)
@@ -191,7 +162,7 @@ class NaiveCell:
         """Append a batch, or refuse it if the ISR is too small for its producer."""
         partition = self.partitions[index]
         if partition.acks_all and 1 + len(partition.isr) < self.settings["min_isr"]:
-            self.fail(now, 6, index, -1)
+            self.fail(now, 4, index, -1)
             if self.settings["delivery_ms"]:
                 partition.held.append((now, records))
         else:
@@ -200,8 +171,7 @@ class NaiveCell:
     def append(self, index, records, sent, now):
         partition = self.partitions[index]
         for follower in partition.followers:
-            if not self.is_throttled(partition, follower, now):
-                self.threads[follower.thread].touched = True
+            self.threads[follower.thread].touched = True
         partition.end += records
         if partition.acks_all:
             partition.waiting.append((sent, now, partition.end))
@@ -213,11 +183,11 @@ class NaiveCell:
             for produce in list(partition.waiting):
                 if produce[1] + self.settings["timeout_ms"] <= now:
                     partition.waiting.remove(produce)
-                    self.fail(now, 8, index, produce[2])
+                    self.fail(now, 6, index, produce[2])
             for produce in list(partition.held):
                 if produce[0] + self.settings["delivery_ms"] <= now:
                     partition.held.remove(produce)
-                    self.fail(now, 9, index, -1)
+                    self.fail(now, 7, index, -1)
 
     def fail(self, now, kind, index, end):
         self.events.append((now, kind, index, 0, 0, 0, -1, end, 0, 0, 0, 0, 0))
@@ -276,19 +246,11 @@ class NaiveCell:
                 self.answer(number, thread, mine, now)
         elif now >= thread.next_ms:
             thread.news = thread.touched = False
-            asks = False
-            self.write(number, now)
             for index, partition in enumerate(self.partitions):
                 for slot, follower in enumerate(partition.followers):
                     if follower.thread == number:
-                        follower.left_out = self.is_left_out(partition, follower, now)
-                        asks |= not follower.left_out
-                        if not follower.left_out:
-                            self.position(index, slot, now)
-            if mine and not asks:
-                left_ms = work_until(now, 1_000, thread.stalls)
-                thread.next_ms = left_ms + self.settings["latency_ms"]
-            elif thread.news or self.any_data(mine, number, now):
+                        self.position(index, slot, now)
+            if thread.news or self.any_data(mine, number):
                 self.answer(number, thread, mine, now)
             else:
                 thread.parked = True
@@ -307,37 +269,13 @@ class NaiveCell:
     def is_woken(self, number, mine):
         """Whether records were appended since the fetch was parked, or there is other news."""
         thread = self.threads[number]
-        is_any = self.throttle or self.any_data(mine, number, 0)
-        return thread.news or (thread.touched and is_any)
+        return thread.news or (thread.touched and self.any_data(mine, number))
 
-    def is_throttled(self, partition, follower, now):
-        """Whether its leader's quota denies the follower data, or the follower did not ask."""
-        if not self.throttle or follower.left_out:
-            return follower.left_out
-        is_outside = partition.followers.index(follower) not in partition.isr
-        return is_outside and self.sent.is_exceeded(now)
-
-    def is_left_out(self, partition, follower, now):
-        """Whether the follower does not ask because of its own quota."""
-        is_behind = self.throttle and follower.end < partition.high_watermark
-        return bool(is_behind) and self.quota(follower.thread).is_exceeded(now)
-
-    def quota(self, number):
-        """The quota of a thread's broker."""
-        return self.received.setdefault(self.settings["quota_of"][number], Quota(self.throttle))
-
-    def write(self, number, now):
-        """Count the last response of a thread when its next fetch arrives."""
-        thread = self.threads[number]
-        if self.throttle and thread.written:
-            self.quota(number).record(thread.written, now)
-        thread.written = 0
-
-    def any_data(self, mine, number, now):
+    def any_data(self, mine, number):
         """Whether there are as many bytes as a fetch asks for."""
         most = max(1, self.settings["fetch_bytes"] // self.record_bytes)
         each = [(p, f) for p in mine for f in p.followers if f.thread == number and f.end < p.end]
-        behind = [p.end - f.end for p, f in each if not self.is_throttled(p, f, now)]
+        behind = [p.end - f.end for p, f in each]
         found = sum(min(most, records) for records in behind) * self.record_bytes
         return found >= min(self.settings["min_bytes"], self.settings["response_bytes"])
 
@@ -405,7 +343,7 @@ class NaiveCell:
         while partition.waiting and partition.waiting[0][2] <= partition.high_watermark:
             sent, _, end = partition.waiting.pop(0)
             if 1 + len(partition.isr | (partition.wanted or set())) < self.settings["min_isr"]:
-                self.fail(now, 7, index, end)
+                self.fail(now, 5, index, end)
             else:
                 self.waited.append(now - sent)
 
@@ -499,7 +437,6 @@ class NaiveCell:
         """Move log ends by a response to (turn, place, partition, follower) rows; its size."""
         limit, size = self.settings["response_bytes"], self.record_bytes
         mine = [row for row in mine if row[3].end < row[2].end]
-        mine = [row for row in mine if not self.is_throttled(row[2], row[3], now)]
         most = max(1, self.settings["fetch_bytes"] // size)
         wanted = sum(min(most, p.end - f.end) for _, _, p, f in mine)
         if wanted * size > limit:
@@ -514,8 +451,6 @@ class NaiveCell:
             sent += records * size
             self.turns += 1
             follower.turn = self.turns
-        if self.throttle and sent:
-            self.sent.record(sent, now)
         return sent
 
     def emit(self, index, kind, before, after, now):

@@ -13,17 +13,15 @@ from isrlab.fleet.given import latencies
 from isrlab.fleet.kernel import compiled
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.clock import run as run_kernel
-from isrlab.fleet.kernel.clock import run_abreast
-from isrlab.fleet.layout import assignment, fetcher_id, holders
+from isrlab.fleet.layout import assignment, fetcher_id
 from isrlab.fleet.recorded import CellRecording, of_cell
 from isrlab.progress import shown
 
-ALL = 0  # in place of a leader
 KRAFT_STOP_MS = 100  # from the removal of a broker that shuts down until its fetchers stop
 
 
 class Cell(NamedTuple):
-    """A broker, and the partitions that it leads or (if leaders move) could lead."""
+    """A broker, and the partitions that it leads."""
 
     leader: int
     partitions: s.Ints  # int64[n], numbers in the topic
@@ -43,28 +41,18 @@ class CellRun(NamedTuple):
 
 
 def leaders(config: FleetConfig) -> list[int]:
-    """The brokers that lead any partition at the start."""
+    """The brokers that lead any partition: each has a cell."""
     return [int(broker) for broker in np.unique(assignment(config)[:, 0])]
 
 
-def cells_of(config: FleetConfig) -> list[int]:
-    """The cells that can run independently: one for each leader, or `ALL` if leaders move."""
-    return [ALL] if config.leaders == "move" else leaders(config)
-
-
-def cell(
-    config: FleetConfig, leader: int, recorded: CellRecording | None = None, every: bool = False
-) -> Cell:
+def cell(config: FleetConfig, leader: int, recorded: CellRecording | None = None) -> Cell:
     """Connect one leader to the fetcher threads of its followers.
 
-    `recorded`: its share of a trace; without it the trace is read. `every`: include every partition
-    that it could lead, not only those it leads at the start.
+    `recorded`: its share of a trace; without it the trace is read.
     """
-    replicas = holders(config) if every else assignment(config)
-    is_own = replicas == leader
-    partitions = np.flatnonzero(is_own.any(axis=1) if every else is_own[:, 0])
-    others = replicas[partitions][~is_own[partitions]]
-    followers, fetchers = others.reshape(len(partitions), -1), config.num_replica_fetchers
+    replicas = assignment(config)
+    partitions = np.flatnonzero(replicas[:, 0] == leader)
+    followers, fetchers = replicas[partitions, 1:], config.num_replica_fetchers
     brokers = np.unique(followers)
     mine = np.array([fetcher_id(p, fetchers) for p in partitions.tolist()], dtype=np.int64)
     thread_of = np.searchsorted(brokers, followers) * fetchers + mine[:, None]
@@ -75,7 +63,7 @@ def cell(
 
 def setup(config: FleetConfig, cell: Cell) -> s.Setup:
     """The kernel's input for a cell."""
-    brokers, moves = cell.thread_brokers, config.leaders == "move"
+    brokers = cell.thread_brokers
     return s.Setup(
         rules=config.rules(),
         links=config.links(),
@@ -88,10 +76,7 @@ def setup(config: FleetConfig, cell: Cell) -> s.Setup:
         shared_links=_shared_links(config, len(brokers)),
         latencies=[latencies(config.pauses, (cell.leader, broker)) for broker in brokers],
         restarts=_restarts(config, brokers),
-        leaders_move=moves,
         acks_all=load.acks_all(config, cell.partitions),
-        throttled=bool(config.throttle_bytes_per_s) and not config.reassigned,
-        quota_of=brokers if config.throttle_bytes_per_s else (),
         backlog_records=config.backlog_records,
         empty_threads=tuple(t for t, broker in enumerate(brokers) if broker == config.new_broker),
         duration_ms=config.duration_ms,
@@ -117,7 +102,6 @@ def _stalls(config: FleetConfig, broker: int) -> s.Ints:
     starts, ends = load.stalls(config, broker)
     rows = np.column_stack([starts, ends, np.full(len(starts), round(1000 * config.stall_speed))])
     outages = [(*row, after_ms) for row in zip(*load.restarts(config, broker), strict=True)]
-    outages += [(*row, 0) for row in zip(*load.deaths(config, broker), strict=True)]
     for start, end, fetches_ms in outages:
         stop = min(start + fetches_ms, end)
         rows[:, 1] = np.where(rows[:, 0] < stop, np.minimum(rows[:, 1], stop), rows[:, 1])
@@ -128,8 +112,6 @@ def _stalls(config: FleetConfig, broker: int) -> s.Ints:
 
 def _restarts(config: FleetConfig, brokers: list[int]) -> s.Ints:
     """When each thread goes down with its broker, int64[n, 3]: start, thread, end; ascending."""
-    if config.leaders == "move":
-        brokers = []
     rows = [
         (start, thread, end)
         for thread, broker in enumerate(brokers)
@@ -158,31 +140,13 @@ def run_cell_in_windows(
 
 def run_window(state: s.State, arrivals: s.Arrivals, until_ms: int) -> tuple[s.State, s.Ints]:
     """Run a cell to `until_ms`; empties or enlarges full tables; returns its state and events."""
-    return _run_on(lambda states: _run(run_kernel, *states, arrivals, until_ms), [state])[0]
-
-
-def run_windows(
-    states: list[s.State], arrivals: list[s.Arrivals], until_ms: int, is_abreast: bool
-) -> list[tuple[s.State, s.Ints]]:
-    """`run_window` for several cells; `is_abreast`: in step, as their followers share quotas."""
-    if not is_abreast:
-        return [run_window(*each, until_ms) for each in zip(states, arrivals, strict=True)]
-    given = tuple(arrivals), until_ms
-    return _run_on(lambda states: _run(run_abreast, tuple(states), *given), states)
-
-
-def _run_on(
-    run: Callable[[list[s.State]], bool], states: list[s.State]
-) -> list[tuple[s.State, s.Ints]]:
-    pieces, has_come = [list[s.Ints]() for _ in states], False
-    for state in states:
-        state.scalars[s.NEXT_ARRIVAL] = 0
+    events, has_come = list[s.Ints](), False
+    state.scalars[s.NEXT_ARRIVAL] = 0
     while not has_come:
-        has_come = run(states)
-        for state, events in zip(states, pieces, strict=True):
-            events.append(s.taken(state))
-        states = [s.with_room(state) for state in states]
-    return [(state, np.concatenate(events)) for state, events in zip(states, pieces, strict=True)]
+        has_come = _run(run_kernel, state, arrivals, until_ms)
+        events.append(s.taken(state))
+        state = s.with_room(state)
+    return state, np.concatenate(events)
 
 
 def _run(kernel: Callable[..., bool], *given: Any) -> bool:

@@ -13,7 +13,7 @@ from isrlab.engine.choices import IsrWrite
 from isrlab.engine.rules import effective_min_isr, isr_check_period_ms
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events.wording import counted
-from isrlab.fleet.given import pauses_of, replicas_of, seconds_of
+from isrlab.fleet.given import pauses_of, replicas_of
 from isrlab.fleet.kernel.state import Links, Rules
 
 LOADS: dict[str, str] = {
@@ -22,7 +22,6 @@ LOADS: dict[str, str] = {
     "heavy": "bursts of very different height: most low, few up to fifty times as high",
     "together": "bursts that hit many partitions of the cluster at the same moment",
 }
-LEADERS = ("stay", "move")
 TRACE = "trace"  # load read from `trace_file` rather than random
 NO_MESSAGE_LIMIT = 2**62
 MOST_RECORDS = 10**9  # counts of records in a batch have 32 bits
@@ -125,28 +124,15 @@ class FleetConfig:
         "what a leader can send; its link is shared equally by the threads with work")
     link_bytes_per_s: int = _number(0, "bytes/s between two brokers, 0 for no limit", 0, 10**12,
         "what a leader can send to each follower, whose threads share it equally")
-    throttle_bytes_per_s: int = _number(0, "bytes/s, 0 for none", 0, 10**12,
-        "leader. and follower.replication.throttled.rate of the partitions that move, or of all "
-        "if none is reassigned (leaders=move)")
     leader_stall_s: float = _number(0.0, "s", 0, 86_400,
         "how long a stalled leader answers no fetch")
     leader_stall_every_s: float = _number(3_600.0, "s", 1, 86_400 * 14,
         "mean time between stalls of a leader (exponential)")
     restart_s: float = _number(0.0, "s", 0, 86_400,
-        "rolling restart: how long each broker is down (leaders=stay: only as a follower)")
+        "rolling restart: how long each broker is down (only as a follower)")
     restart_every_s: float = _number(600.0, "s", 1, 86_400 * 14,
         "time from one broker's restart to the next, and to the first")
     pauses: str = _text("", "faults at given times: 'fetchers 2 15-30, down 3 40-60' (s)")
-    leaders: str = _text("stay", "stay: they never change; move: as Kafka moves them (moving.py)")
-    session_timeout_ms: int | None = _number(None, "ms", 1, 3_600_000,
-        "after this time the controller knows that a broker has died (leaders=move)")
-    rebalance_every_s: float = _number(300.0, "s, 0 for never", 0, 86_400,
-        "time between automatic elections of preferred leaders (leaders=move)")
-    elections: str = _text("", "when an operator elects preferred leaders: '120 300.5' (s)")
-    reassigned: str = _text("", "replicas after the reassignment, as in assigned (leaders=move)")
-    reassign_s: float = _number(10.0, "s", 0, 86_400 * 14, "when the reassignment begins")
-    moves_at_once: int = _number(0, "partitions, 0 for all", 0, 1_000_000,
-        "how many partitions move at a time; the next begins when one is done")
     new_broker: int = _number(0, "broker, 0 for none", 0, 10_000,
         "a broker whose replicas begin empty, outside the ISR")
     backlog_records: int = _number(0, "records", 0, 10**12, "records in every log at the start")
@@ -158,7 +144,6 @@ class FleetConfig:
         object.__setattr__(self, "trace_file", str(self.trace_file))  # JSON has no Path
         KafkaVersion.of(self.version)
         pauses_of(self.pauses)
-        seconds_of(self.elections)
         for item in fields(self):
             object.__setattr__(self, item.name, _checked(item, getattr(self, item.name)))
         for is_wrong, problem in _problems(self):
@@ -176,10 +161,6 @@ class FleetConfig:
     @property
     def kafka(self) -> KafkaVersion:
         return KafkaVersion.of(self.version)
-
-    @property
-    def session_ms(self) -> int:
-        return self.session_timeout_ms or self.kafka.session_timeout_ms
 
     @property
     def lag_time_ms(self) -> int:
@@ -303,25 +284,12 @@ def _problems(config: FleetConfig) -> list[tuple[bool, str]]:
     lingers = f"linger_ms={linger_ms} and batch_size={size} with load={load!r}; "
     lingers += "valid: linger_ms with a batch_size, and both with a load that is drawn"
     too_hot = f"hot_partitions={hot} is out of range; valid: 0 to partitions={partitions}"
-    misplaced = [
-        _misplaced(config, name, replicas_of(getattr(config, name)))
-        for name in ("assigned", "reassigned")
-    ]
+    misplaced = _misplaced(config, replicas_of(config.assigned))
     both = f"leader_bytes_per_s={config.leader_bytes_per_s:,} with "
     both += f"link_bytes_per_s={config.link_bytes_per_s:,}; valid: one of them, the other 0"
-    moves, dead = config.leaders == "move", "dead" in config.pauses
-    needs_move = f"leaders={config.leaders!r} with pauses={config.pauses!r}, "
-    needs_move += f"elections={config.elections!r}, reassigned={config.reassigned!r}, "
-    needs_move += f"throttle_bytes_per_s={config.throttle_bytes_per_s}; "
-    needs_move += "valid: leaders='move', or none of dead, elections, reassigned and a throttle"
-    is_operated = bool(config.elections or config.reassigned or config.throttle_bytes_per_s)
-    needs_drawn = f"load={load!r} with leaders='move'; valid: a load that is drawn"
     return [
-        (config.leaders not in LEADERS, f"leaders={config.leaders!r}; valid: {', '.join(LEADERS)}"),
-        (not moves and (dead or is_operated), needs_move),
         (config.leader_bytes_per_s > 0 and config.link_bytes_per_s > 0, both),
-        (moves and load == TRACE, needs_drawn),
-        *((bool(problem), problem) for problem in misplaced),
+        (bool(misplaced), misplaced),
         (load not in loads, f"unknown load {load!r}; known: {', '.join(loads)}"),
         (copies > brokers, needs),
         (hot > partitions, too_hot),
@@ -331,7 +299,7 @@ def _problems(config: FleetConfig) -> list[tuple[bool, str]]:
     ]
 
 
-def _misplaced(config: FleetConfig, name: str, given: list[list[int]]) -> str:
+def _misplaced(config: FleetConfig, given: list[list[int]]) -> str:
     """The message about an error in the given replicas, or ""."""
     copies, brokers = config.replication_factor, config.brokers
     fits = [len({*each}) == copies and min(each) >= 1 and max(each) <= brokers for each in given]
@@ -339,7 +307,7 @@ def _misplaced(config: FleetConfig, name: str, given: list[list[int]]) -> str:
         return ""
     valid = f"partitions={config.partitions:,}, each on replication_factor={copies} brokers"
     lists = counted(len(given), "partition")
-    return f"{name} lists {lists}; valid: {valid}, from 1 to {brokers}"
+    return f"assigned lists {lists}; valid: {valid}, from 1 to {brokers}"
 
 
 def _checked(item: Field[Any], value: Any) -> Any:

@@ -17,10 +17,9 @@ import pyarrow as pa
 
 from isrlab.events import exact
 from isrlab.fleet import load
-from isrlab.fleet.cell import ALL, run_cell_in_windows
+from isrlab.fleet.cell import run_cell_in_windows
 from isrlab.fleet.config import Configs, FleetConfig, listed
 from isrlab.fleet.kernel.state import KIND, REMOVAL
-from isrlab.fleet.moving import move
 from isrlab.fleet.simulate import planned, spread
 from isrlab.fleet.tables import to_arrow
 
@@ -77,18 +76,14 @@ def judged_on_spark(spark: SparkSession, configs: Configs, tasks: int = 16) -> p
 
 def _decides(config: FleetConfig) -> Hashable:
     """All that decides about the rows of a fleet, except the name of its run."""
-    moves = config.leaders == "move"  # then a controller asks for many more rules
-    same: dict[str, str | None] = {
-        "name": "-",
-        "version": config.version if moves else FleetConfig.version,
-    }
+    same: dict[str, str | None] = {"name": "-", "version": FleetConfig.version}
     same |= dict.fromkeys(("replica_lag_time_max_ms", "replica_lag_max_messages"))
     return config.rules(), config.with_(**same)
 
 
 def _judged_cells(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for config, leader, recorded in planned(batches):
-        parts = move(config) if leader == ALL else run_cell_in_windows(config, leader, recorded)
+        parts = run_cell_in_windows(config, leader, recorded)
         of_isr = (p._replace(events=p.events[p.events[:, KIND] <= REMOVAL]) for p in parts)
         changes = pa.concat_tables(to_arrow(config, part) for part in of_isr)
         yield pa.RecordBatch.from_pandas(judged(config, changes), preserve_index=False)

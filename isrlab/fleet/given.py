@@ -20,11 +20,9 @@ ROLES = {
     "fetchers": "its fetchers fetch nothing; its session lives",
     "leader": "it answers no fetch",
     "down": "it is down after a clean shutdown",
-    "dead": "its process has died; the controller learns of that when its session ends",
     LATENCY: "each message between it and another broker takes at least this many ms",
 }
 _FORM = re.compile(r"(\w+) (\d{1,5}) (\d{1,7}(?:\.\d{1,3})?)-(\d{1,7}(?:\.\d{1,3})?)( \d{1,5})?")
-_SECONDS = re.compile(r"\d{1,7}(\.\d{1,3})?")
 _REPLICAS = re.compile(r"\d{1,5}(,\d{1,5})*")
 
 
@@ -52,13 +50,6 @@ def replicas_of(assigned: str) -> list[list[int]]:
 def pauses_of(text: str) -> list[Pause]:
     """The pauses of a setting. Raises ValueError for other text, or an end before its start."""
     return [_pause(part.strip()) for part in text.split(",") if part.strip()]
-
-
-def seconds_of(text: str) -> list[int]:
-    """Times in ms, from "120 300.5" in seconds. Raises ValueError for other text."""
-    if wrong := [part for part in text.split() if not _SECONDS.fullmatch(part)]:
-        raise ValueError(f"{wrong[0]!r} is not a time; valid: seconds, such as '120 300.5'")
-    return [round(float(part) * 1000) for part in text.split()]
 
 
 def written(pauses: Iterable[Pause]) -> str:

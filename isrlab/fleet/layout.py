@@ -24,25 +24,6 @@ def assignment(config: FleetConfig) -> Ints:
     return _placed(config.partitions, config.brokers, config.replication_factor, config.assigned)
 
 
-def target(config: FleetConfig) -> Ints:
-    """The assignment after all reassignments, as in `assignment`."""
-    given = config.reassigned or config.assigned
-    return _placed(config.partitions, config.brokers, config.replication_factor, given)
-
-
-def holders(config: FleetConfig) -> Ints:
-    """All brokers that ever hold a replica, int64[partitions, n]: `assignment`, then the new ones.
-
-    0 means no broker, as in the whole last column.
-    """
-    before, after = assignment(config), target(config)
-    is_new = (after[:, :, None] != before[:, None, :]).all(axis=2)
-    first = np.argsort(~is_new, axis=1, kind="stable")
-    new = np.take_along_axis(np.where(is_new, after, 0), first, axis=1)
-    absent = np.zeros((len(before), 1), dtype=np.int64)
-    return np.hstack([before, new[:, : is_new.sum(axis=1).max()], absent])
-
-
 @lru_cache(maxsize=8)
 def _placed(partitions: int, brokers: int, replication_factor: int, assigned: str) -> Ints:
     if assigned:

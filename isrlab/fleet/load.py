@@ -241,11 +241,6 @@ def restarts(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
     return given.joined((starts, starts + length_ms), config.pauses, "down", broker)
 
 
-def deaths(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
-    """Starts and ends (exclusive) of the times when a broker's process is dead, int64[n] ms."""
-    return given.joined(NO_TIMES, config.pauses, "dead", broker)
-
-
 def acks_all(config: FleetConfig, partitions: Ints) -> NDArray[np.bool_]:
     """Which partitions' producers use acks=all, bool[n]; a larger share adds to those of a smaller.
 

@@ -10,22 +10,15 @@ missing records fit into one response, shortly before it is caught up.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-
 import numpy as np
-import pandas as pd
 
-from isrlab.events import exact
 from isrlab.fleet import load
 from isrlab.fleet.cell import cell, leaders
 from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.layout import assignment
-from isrlab.fleet.simulate import simulate_local
 from isrlab.pace import catch_up_s, safe_restart_every_s
 
 __all__ = [
-    "catch_up_s", "expected_rejoin_s", "leaders_back", "load_share", "loaded",
+    "catch_up_s", "expected_rejoin_s", "load_share", "loaded",
     "safe_restart_every_s",
 ]  # fmt: skip
 
@@ -64,35 +57,6 @@ def loaded(config: FleetConfig, share: float) -> FleetConfig:
     unit = config.with_(records_per_s=1.0)
     most = max(load_share(unit, broker) for broker in range(1, config.brokers + 1))
     return config.with_(records_per_s=share / most)
-
-
-def leaders_back(config: FleetConfig, goes: Sequence[tuple[str, float]]) -> pd.DataFrame:
-    """The cost of restarting broker 1 (`restart_s`, `restart_every_s`) and moving its leaders back.
-
-    A row for each of `goes`: a role of `given.ROLES` (down or dead), and how many seconds after its
-    return the preferred leaders are elected, once. Shows how many partitions it led before and
-    leads after that election; how many produces failed because there was no leader, or another one;
-    and the longest wait for the ISR among acknowledged produces.
-    """
-    rows = []
-    start_s, down_s = config.restart_every_s, config.restart_s
-    first = assignment(config)[:, 0] == 1
-    for role, after_s in goes:
-        elected_s = start_s + down_s + after_s
-        pauses = f"{role} 1 {start_s:.3f}-{start_s + down_s:.3f}"
-        moving = config.with_(leaders="move", restart_s=0.0, rebalance_every_s=0.0, pauses=pauses)
-        events = simulate_local(moving.with_(elections=f"{elected_s:.3f}"))
-        led = [row for row in events.to_pylist() if row["kind"] == "leader"]
-        details = (dict(detail) for detail in events["detail"].to_pylist() if detail)
-        failed = Counter(detail.get("error") for detail in details)
-        rows.append({
-            "broker 1 is": role, "elected_after_s": after_s, "led before": int(first.sum()),
-            "leads_again": sum(row["broker"] == 1 for row in led),
-            "refused: no leader": failed["NETWORK_EXCEPTION"],
-            "refused: leader moved": failed["NOT_LEADER_OR_FOLLOWER"],
-            "longest_wait_s": max(wait.latency_ms for wait in exact.waits(events)) / 1000,
-        })  # fmt: skip
-    return pd.DataFrame(rows)
 
 
 def _threads(config: FleetConfig, broker: int) -> list[tuple[float, int]]:

@@ -1,10 +1,9 @@
 """Fleets from settings to events: in this process, or on Spark, by default a task for each cell.
 
 `simulate_local` runs small fleets here, in milliseconds, as a slider needs. `simulate` gives a
-lazy DataFrame of events: the plan has one row for each cell (one for all of a fleet whose leaders
-move), and `mapInArrow` runs the kernel on it. A cell depends on its row alone, so it does not
-matter how many tasks there are, where they run, or whether one runs again after its worker died.
-`store.py` keeps the events as files.
+lazy DataFrame of events: the plan has one row for each cell, and `mapInArrow` runs the kernel on
+it. A cell depends on its row alone, so it does not matter how many tasks there are, where they run,
+or whether one runs again after its worker died. `store.py` keeps the events as files.
 
 The longest cells begin first. A cell is not split, because its threads depend on each other: all
 share the leader's queue of bytes and its one request to the controller, and the threads of a
@@ -22,10 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from isrlab.events.schema import COLUMNS, spark_schema
-from isrlab.fleet.cell import ALL, cells_of, run_cell_in_windows
+from isrlab.fleet.cell import leaders, run_cell_in_windows
 from isrlab.fleet.config import Configs, FleetConfig, listed
 from isrlab.fleet.layout import assignment
-from isrlab.fleet.moving import move
 from isrlab.fleet.recorded import CellRecording, of_cell, packed, unpacked
 from isrlab.fleet.tables import tables
 
@@ -50,7 +48,7 @@ def simulate_local(configs: Configs) -> pa.Table:
     table = pa.concat_tables(
         table
         for config in listed(configs)
-        for leader in cells_of(config)
+        for leader in leaders(config)
         for table in tables_of(config, leader)
     )
     keyed = table.append_column("place", pa.array(np.arange(len(table))))
@@ -86,7 +84,7 @@ def spread(spark: SparkSession, configs: Configs, tasks: int | None = None) -> D
     A row is a run, a leader, all settings as JSON, and its share of a trace. The longest cells are
     in the first tasks, which begin first. Raises TraceError if a trace cannot be used.
     """
-    cells = [(config, leader) for config in listed(configs) for leader in cells_of(config)]
+    cells = [(config, leader) for config in listed(configs) for leader in leaders(config)]
     shares = [of_cell(*cell) for cell in cells]
     weights = [_batches(*cell, share) for cell, share in zip(cells, shares, strict=True)]
     count = tasks or max(1, len(cells))
@@ -102,7 +100,7 @@ def _batches(config: FleetConfig, leader: int, recorded: CellRecording | None) -
     if recorded:
         return len(recorded.arrivals.ts_ms)
     led = (assignment(config)[:, 0] == leader).sum()
-    return (config.partitions if leader == ALL else led) * config.minutes / config.batch_every_ms
+    return led * config.minutes / config.batch_every_ms
 
 
 def run_plan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -121,9 +119,5 @@ def planned(batches: Iterator[pa.RecordBatch]) -> Iterator[CellPlan]:
 def tables_of(
     config: FleetConfig, leader: int, recorded: CellRecording | None = None
 ) -> Iterator[pa.Table]:
-    """The events of a cell, or of all cells if leaders move, in parts."""
-    if leader != ALL:
-        yield from tables(config, run_cell_in_windows(config, leader, recorded))
-        return
-    for result in move(config):
-        yield from tables(config, [result])
+    """The events of a cell, in parts."""
+    yield from tables(config, run_cell_in_windows(config, leader, recorded))

@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from isrlab.events.schema import COLUMNS, SCHEMA, spark_schema
-from isrlab.fleet.cell import cells_of
+from isrlab.fleet.cell import leaders
 from isrlab.fleet.config import TRACE, Configs, listed
 from isrlab.fleet.recorded import summary
 from isrlab.fleet.simulate import BATCH_ROWS, planned, spread, tables_of
@@ -104,7 +104,7 @@ def manifest(configs: Configs) -> dict[str, Any]:
         "seeds": sorted({config.seed for config in several}),
         "traces": {c.run: summary(c) for c in several if c.load == TRACE},
         "kafka_rules_read_at": {c.run: c.kafka.tag for c in several},
-        "cells": sum(len(cells_of(config)) for config in several),
+        "cells": sum(len(leaders(config)) for config in several),
         "events": SCHEMA.names,
         "versions": libraries | {"python": platform.python_version()},
         "code": source_digest("engine", "events", "fleet"),

@@ -31,7 +31,7 @@ from isrlab.fleet.kernel.rows import bucket_starts
 from isrlab.fleet.layout import TOPIC
 
 _ISR_KINDS = ("isr_shrink", "isr_expand", "isr_commit")
-KIND_NAMES = pa.array([*_ISR_KINDS, "isr_commit", "leader", "offline", *["produce_error"] * 6])
+KIND_NAMES = pa.array([*_ISR_KINDS, "isr_commit", *["produce_error"] * 4])
 DETAILS = {  # of a shrink
     "lag_records": s.LAG_RECORDS,
     "since_fetch_ms": s.SINCE_FETCH_MS,
@@ -43,8 +43,6 @@ ONE_DETAIL = {  # of other kinds
     s.TOO_FEW: ("error", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
     s.TIMED_OUT: ("error", "REQUEST_TIMED_OUT"),
     s.GIVEN_UP: ("error", "DELIVERY_TIMEOUT"),
-    s.NOT_LEADER: ("error", "NOT_LEADER_OR_FOLLOWER"),
-    s.NO_BROKER: ("error", "NETWORK_EXCEPTION"),
 }
 _PERIOD_MS = rules.ISR_CHANGE_TICK_MS
 _NEWS = [s.TS_MS, s.PARTITION, s.LEADER_EPOCH, s.PARTITION_EPOCH]
@@ -86,7 +84,7 @@ def to_arrow(config: FleetConfig, result: CellRun) -> pa.Table:
     followers = result.cell.followers[places].astype(np.int32)
     changed = _members(rows[:, s.CHANGED], followers.shape[1])
     replica = np.where(changed, followers, 0).sum(axis=1)
-    is_produce = rows[:, s.KIND] >= s.OFFLINE
+    is_produce = rows[:, s.KIND] >= s.REFUSED
     ends = {"high_watermark": s.HIGH_WATERMARK, "log_end_offset": s.LOG_END_OFFSET}
     epochs = {"leader_epoch": s.LEADER_EPOCH, "partition_epoch": s.PARTITION_EPOCH}
     isrs = {"isr": s.ISR_AFTER, "isr_before": s.ISR_BEFORE}
@@ -168,8 +166,7 @@ class Telling:
         kinds, write = piece.events[:, s.KIND], self._config.kafka.isr_write
         if write == IsrWrite.ZOOKEEPER:
             return SCHEMA.empty_table()
-        news, is_same = piece.events[:, _NEWS], piece.events[:, s.CHANGED] == 0
-        by_itself = (kinds == s.REMOVAL) | (is_same & (kinds == s.LEADER))
+        news, by_itself = piece.events[:, _NEWS], kinds == s.REMOVAL
         if write != IsrWrite.ZOOKEEPER_NOTIFY:
             return self._learned(piece, news[by_itself | (kinds == s.COMMIT)])
         told_ms: list[int] = []

@@ -63,7 +63,7 @@ def kernel_setup(scene):
     fetch_bytes = scene.fetch_records * RECORD_BYTES
     return s.Setup(
         rules=config.rules()._replace(min_isr=config.min_isr(1 + scene.followers)),
-        links=s.Links(scene.latency_ms, fetch_bytes, 2**40, scene.wait_ms, 1, 0),
+        links=s.Links(scene.latency_ms, fetch_bytes, 2**40, scene.wait_ms, 1),
         thread_of=np.arange(scene.followers)[None, :],
         bytes_per_s=np.full(scene.followers, s.UNLIMITED_BYTES_PER_S),
         stalls=kernel_pauses(scene),

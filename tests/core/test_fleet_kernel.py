@@ -72,12 +72,9 @@ def extras(draw, threads):
     """Settings that only some cells have: slow leaders, restarts, new replicas, acks=all, ..."""
     restart = st.tuples(st.integers(1, 1_500), st.integers(0, threads - 1), st.integers(1, 400))
     restarts = draw(st.lists(restart, max_size=2, unique_by=lambda row: row[1]))
-    throttle = draw(st.sampled_from([0, 0, 60, 1_000]))
     backlog = draw(st.sampled_from([0, 0, 50, 400]))
     return {
-        "throttle": throttle,
-        "quota_of": [draw(st.integers(0, 1)) for _ in range(threads)],
-        "min_bytes": 1 if throttle else draw(st.sampled_from([1, 1, 10, 200])),
+        "min_bytes": draw(st.sampled_from([1, 1, 10, 200])),
         "shared_links": draw(shared_links(threads)),
         "leader_stalls": stall_rows(draw(GAPS)),
         "restarts": sorted((ms, thread, ms + length) for ms, thread, length in restarts),
@@ -159,7 +156,6 @@ def kernel_cell(cell):
     names = ("latency_ms", "fetch_bytes", "response_bytes", "wait_ms")
     min_bytes = min(cell["min_bytes"], cell["response_bytes"])
     links = Links(*(cell[name] for name in names), min_bytes)
-    links = links._replace(throttle_bytes_per_s=cell["throttle"])
     setup = Setup(
         rules=rule,
         links=links,
@@ -173,8 +169,6 @@ def kernel_cell(cell):
         acks_all=cell["acks_all"],
         backlog_records=cell["backlog"],
         empty_threads=cell["empty"],
-        throttled=cell["throttle"] > 0,
-        quota_of=cell["quota_of"],
         shared_links=cell["shared_links"],
         duration_ms=DURATION_MS,
     )
@@ -223,20 +217,6 @@ def judged(cell):
         "bytes_per_s": [10**9, 500],
         "stalls": [[], [(80, 500), (595, 1_500)]],
         "arrivals": [(100, 0, 9), *((ms, 0, 3) for ms in range(480, 620, 2))],
-    }
-)
-@example(
-    PLAIN
-    | {  # a new replica and a stalled one share a quota: each makes the other wait
-        "column": "N",
-        "commit_ms": 1,
-        "backlog": 400,
-        "empty": (1,),
-        "fetch_bytes": 30,
-        "throttle": 1_000,
-        "quota_of": [0, 0],
-        "stalls": [[(300, 700)], []],
-        "arrivals": [(ms, 0, 2) for ms in range(5, 1_900, 10)],
     }
 )
 def test_kernel_and_naive_fleet_agree_to_the_millisecond(cell):

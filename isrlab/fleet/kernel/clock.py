@@ -22,18 +22,18 @@ Before each millisecond and each append the kernel checks whether its tables hav
 returns, and its caller empties or enlarges them; so no event is lost, and none happens twice.
 
 Left out: record batches (a fetch may end at any record), log segments, request queues, the bytes
-that incremental fetch sessions save, and a leader that pauses as a whole. If leaders stay whatever
-happens (`FleetConfig.leaders`), two more things are left out: the removal of a broker whose session
-ends, and the request by which followers learn where the former epoch ends after a removal has begun
-a new one. If leaders move, `fleet/moving.py` has both. The cycles are a little too regular: do not
-trust latencies below ten milliseconds. The model is for ISR membership, decided in seconds.
+that incremental fetch sessions save, a leader that pauses as a whole, elections, reassignments and
+replication quotas, the removal of a broker whose session ends, and the request by which followers
+learn where the former epoch ends after a removal has begun a new one: the engine has these. The
+cycles are a little too regular: do not trust latencies below ten milliseconds. The model is for ISR
+membership, decided in seconds.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from isrlab.fleet.kernel import link, log, membership, throttle
+from isrlab.fleet.kernel import link, log, membership
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.compiled import compiled, entry, inlined, merged
 from isrlab.fleet.kernel.resting import lowest_bit
@@ -41,7 +41,6 @@ from isrlab.fleet.kernel.resting import lowest_bit
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _most_rows = inlined(s.most_rows)
-FETCH_BACKOFF_MS = 1_000  # replica.fetch.backoff.ms
 
 
 @entry
@@ -69,32 +68,6 @@ def run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> bool:
             membership.on_isr_expiration(state, now_ms)
             state.scalars[s.NEXT_TICK_MS] += state.rules.isr_check_period_ms
     return False
-
-
-@entry
-def run_abreast(
-    states: tuple[s.State, ...], arrivals: tuple[s.Arrivals, ...], until_ms: int
-) -> bool:
-    """Run cells that share quotas up to `until_ms`; False if one stopped for lack of room.
-
-    The cell with the earliest event acts first; if times are equal, the one with the lower number.
-    numba compiles this function for each number of cells.
-    """
-    while True:
-        first, first_ms, second_ms = 0, until_ms, until_ms
-        for number in range(len(states)):
-            next_ms = min(_next_ms(states[number], arrivals[number]), until_ms)
-            if next_ms < first_ms:
-                first, first_ms, second_ms = number, next_ms, first_ms
-            else:
-                second_ms = min(second_ms, next_ms)
-        if first_ms == until_ms:
-            break
-        if not run(states[first], arrivals[first], max(first_ms + 1, second_ms)):
-            return False
-    for number in range(len(states)):
-        run(states[number], arrivals[number], until_ms)
-    return True
 
 
 @inlined
@@ -176,36 +149,25 @@ def _on_fetch(state: s.State, now_ms: int, number: int) -> None:
     """
     thread = state.threads[number]
     is_due = thread.is_parked != s.NOT_PARKED
-    if len(state.carried) and thread.is_parked != s.WOKEN:
-        log.note_answer(state, number)
     if not is_due:
         thread.fetch_ms = now_ms
-        throttle.note_written(state, number, now_ms)
-    is_answered, count, wanted_bytes, left_out = is_due, s.ZERO, s.ZERO, s.ZERO
+    is_answered, count, wanted_bytes = is_due, s.ZERO, s.ZERO
     for place in range(thread.words_from, thread.words_to):
         word = state.active[place]
         while word != _ZERO:
             row = (place << 6) + lowest_bit(word)
             word &= word - _ONE
             if not is_due:
-                if throttle.is_left_out(state, row, now_ms):
-                    left_out += 1
-                    continue
                 is_answered |= membership.on_follower_position(state, now_ms, row)
             more_bytes = _readable(state, row)
-            if more_bytes > 0 and not throttle.is_throttled(state, row, now_ms):
+            if more_bytes > 0:
                 wanted_bytes += more_bytes
                 state.scratch[count] = row
                 count += 1
     if not is_due:
-        state.scalars[s.COVERED] += thread.partitions - left_out
+        state.scalars[s.COVERED] += thread.partitions
     thread.ready_bytes = wanted_bytes
-    if len(state.carried) and not is_due and is_answered and thread.is_parked and not wanted_bytes:
-        log.note_answer(state, number)
-    if left_out and left_out == thread.partitions:
-        thread.left_ms = _end_of_work(state, number, now_ms, FETCH_BACKOFF_MS)
-        thread.next_ms = thread.left_ms + log.latency_ms(state, number, thread.left_ms)
-    elif is_answered or wanted_bytes >= state.links.replica_fetch_min_bytes:
+    if is_answered or wanted_bytes >= state.links.replica_fetch_min_bytes:
         _answer(state, now_ms, number, _filled(state, now_ms, count, wanted_bytes))
     else:
         thread.is_parked = s.PARKED
@@ -324,10 +286,6 @@ def _send(state: s.State, now_ms: int, row: int, left_bytes: int) -> int:
         follower.end += records
         state.scalars[s.TURN] += 1
         follower.turn = state.scalars[s.TURN]
-        if leader.is_throttled:
-            throttle.count(state.sent, now_ms, sent_bytes)
-        if follower.is_throttled:
-            state.threads[follower.thread].throttled_bytes += sent_bytes
     return sent_bytes
 
 

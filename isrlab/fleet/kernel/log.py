@@ -15,15 +15,13 @@ from __future__ import annotations
 
 from isrlab.engine import rules
 from isrlab.fleet.kernel import state as s
-from isrlab.fleet.kernel import throttle
-from isrlab.fleet.kernel.compiled import compiled, entry, inlined, merged
+from isrlab.fleet.kernel.compiled import compiled, inlined, merged
 from isrlab.fleet.kernel.resting import lag_clock_ms, wake
 from isrlab.fleet.kernel.rows import count_latency, emit_produce
 
 _admits_acks_all = inlined(rules.admits_acks_all)
 _holds_back_high_watermark = inlined(rules.holds_back_high_watermark)
 _next_high_watermark = inlined(rules.next_high_watermark)
-_follower_high_watermark = inlined(rules.follower_high_watermark)
 
 
 @inlined
@@ -87,14 +85,6 @@ def look_at_high_watermark(state: s.State, now_ms: int, p: int) -> None:
     raise_high_watermark(state, now_ms, p)
 
 
-@entry
-def settle(state: s.State, now_ms: int, p: int) -> None:
-    """Update partition `p` after an order has changed it or its leader; Python calls this."""
-    look_at_high_watermark(state, now_ms, p)
-    if state.partitions[p].held != s.NOBODY:
-        retry_held(state, now_ms, p)
-
-
 @compiled
 def _push_high_watermark(state: s.State, now_ms: int, partition: int) -> None:
     """Make the partition's parked fetches due: their followers know a lower high watermark.
@@ -107,36 +97,6 @@ def _push_high_watermark(state: s.State, now_ms: int, partition: int) -> None:
         thread = state.followers[row].thread
         if state.threads[thread].is_parked:
             make_due(state, now_ms, thread)
-    if len(state.carried):
-        note_news(state, now_ms, partition)
-
-
-@compiled
-def note_answer(state: s.State, number: int) -> None:
-    """Note the current high watermarks as a fetch arrives or, if parked, is answered.
-
-    A follower whose fetch arrives has written the answer to its previous fetch.
-    """
-    thread = state.threads[number]
-    for row in range(thread.words_from * s.WORD, thread.words_to * s.WORD):
-        follower = state.followers[row]
-        if thread.is_parked == s.NOT_PARKED:
-            known = state.carried[row, s.TOLD_HIGH_WATERMARK]
-            state.carried[row, s.HAD_END] = follower.end
-            state.carried[row, s.OWN_HIGH_WATERMARK] = _follower_high_watermark(follower.end, known)
-        known = state.partitions[follower.partition].high_watermark
-        state.carried[row, s.TOLD_HIGH_WATERMARK] = known
-
-
-@compiled
-def note_news(state: s.State, now_ms: int, partition: int) -> None:
-    """Note the answers to parked fetches that are due now, before other fetches arrive."""
-    for slot in range(state.follower_at.shape[1]):
-        number = state.followers[state.follower_at[partition, slot]].thread
-        thread = state.threads[number]
-        if thread.is_parked == s.PARKED and thread.next_ms == now_ms:
-            note_answer(state, number)
-            thread.is_parked = s.WOKEN
 
 
 @merged
@@ -181,15 +141,11 @@ def _append(state: s.State, now_ms: int, partition: int, records: int, sent_ms: 
             leader.waiting = leader.waiting_last
     if not leader.is_held_back:
         raise_high_watermark(state, now_ms, partition)
-    if len(state.carried):
-        note_news(state, now_ms, partition)
 
 
 @inlined
 def _is_wanted(state: s.State, now_ms: int, row: int, records: int) -> bool:
     """Whether the parked fetch of a follower can be answered with `records` more."""
-    if throttle.is_throttled(state, row, now_ms):
-        return False
     if state.links.replica_fetch_min_bytes <= 1:
         return True
     follower = state.followers[row]

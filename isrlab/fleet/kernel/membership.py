@@ -44,7 +44,7 @@ def on_follower_position(state: s.State, now_ms: int, row: int) -> bool:
         leader.is_held_back = 0
     if (
         (leader.isr >> slot) & 1 == 0
-        and _may_ask(state, partition)
+        and leader.pending == s.NOT_PENDING
         and _can_join_isr(state.rules.expand_rule, fetch_offset, high_watermark, leader.epoch_start)
         and _is_isr_eligible(state.rules.eligibility, True, -1, -1)
         and not _waits_under_min_isr(state, now_ms, row)
@@ -54,8 +54,6 @@ def on_follower_position(state: s.State, now_ms: int, row: int) -> bool:
     if has_moved or not state.rules.high_watermark_only_if_follower_moved:
         log.raise_high_watermark(state, now_ms, partition)
     is_lower = follower.sent_high_watermark < leader.high_watermark
-    if len(state.carried) and follower.sent_high_watermark == high_watermark:
-        state.threads[follower.thread].is_parked = s.PARKED  # the fetch itself raised it
     follower.sent_high_watermark = high_watermark
     resting.rest_if_quiet(state, row)
     return state.rules.pushes_high_watermark and is_lower
@@ -74,14 +72,6 @@ def _waits_under_min_isr(state: s.State, now_ms: int, row: int) -> bool:
         follower.end, leader.log_end_offset, resting.lag_clock_ms(state, row), now_ms,
         state.rules.replica_lag_time_max_ms,
     )  # fmt: skip
-
-
-@inlined
-def _may_ask(state: s.State, partition: int) -> bool:
-    """Whether no ISR change is in flight, or only a void one that the version forgets."""
-    pending = state.partitions[partition].pending
-    is_forgotten = pending == s.VOID and state.rules.order_frees_isr_request
-    return pending == s.NOT_PENDING or is_forgotten
 
 
 @merged
@@ -113,12 +103,9 @@ def change_isr(state: s.State, now_ms: int, kind: int, partition: int, isr: int)
     leader = state.partitions[partition]
     if state.rules.waits_for_controller:
         leader.maximal_isr = leader.isr | isr
-        if leader.pending == s.VOID:
-            leader.pending = s.STUCK
-        else:
-            leader.pending, leader.pending_isr = s.PENDING, isr
-            _enqueue(state, now_ms, partition)
-    elif not leader.is_frozen:
+        leader.pending, leader.pending_isr = s.PENDING, isr
+        _enqueue(state, now_ms, partition)
+    else:
         _commit(state, now_ms, partition, isr)
     if kind == s.SHRINK and state.rules.high_watermark_after_shrink != _ON_COMMIT:
         log.look_at_high_watermark(state, now_ms, partition)
@@ -163,7 +150,7 @@ def _set_next_answer(state: s.State) -> None:
 
 @merged
 def on_controller_answers(state: s.State, now_ms: int) -> None:
-    """Apply the ISR changes that are answered by `now_ms`, or drop those that were refused."""
+    """Apply the ISR changes that are answered by `now_ms`."""
     while state.scalars[s.NEXT_ANSWER_MS] <= now_ms:
         head = state.scalars[s.QUEUE_HEAD]
         partition = state.partitions[head].queued
@@ -171,12 +158,7 @@ def on_controller_answers(state: s.State, now_ms: int) -> None:
         state.scalars[s.QUEUE_COUNT] -= 1
         _set_next_answer(state)
         leader = state.partitions[partition]
-        pending = leader.pending
-        if pending != s.STUCK:
-            leader.pending = s.NOT_PENDING
-        if pending != s.PENDING:
-            leader.maximal_isr = leader.isr if pending == s.VOID else leader.maximal_isr
-            continue
+        leader.pending = s.NOT_PENDING
         is_shrunk = leader.isr & ~leader.pending_isr != 0
         _commit(state, now_ms, partition, leader.pending_isr)
         if is_shrunk and state.rules.shrink_raises_leader_epoch:
@@ -192,7 +174,7 @@ def on_isr_expiration(state: s.State, now_ms: int) -> None:
     rule = state.rules
     for partition in range(len(state.partitions)):
         leader = state.partitions[partition]
-        if not _may_ask(state, partition):
+        if leader.pending != s.NOT_PENDING:
             continue
         isr = leader.isr
         for slot in range(state.follower_at.shape[1]):
@@ -291,14 +273,8 @@ def _start_over(state: s.State, now_ms: int, partition: int) -> None:
         row = state.follower_at[partition, slot]
         follower = state.followers[row]
         thread = state.threads[follower.thread]
-        if thread.gone_until_ms > now_ms:
-            continue
         if not thread.is_parked and thread.left_ms >= now_ms:
-            if len(state.carried):  # the answer in flight is dropped
-                follower.end = state.carried[row, s.HAD_END]
-                state.carried[row, s.TOLD_HIGH_WATERMARK] = state.carried[row, s.OWN_HIGH_WATERMARK]
-            else:
-                follower.end = follower.seen_end
+            follower.end = follower.seen_end  # the answer in flight is dropped
         if thread.partitions == 1:
             thread.is_parked = s.NOT_PARKED
             if thread.is_sent_to:

@@ -1,8 +1,8 @@
 """The tables of the fleet kernel: the input, the state and the output of a cell.
 
 A *cell* is one leader broker, the partitions it leads, and the fetcher threads of other brokers
-that read from it. Cells are independent unless leaders move or followers have quotas: all else from
-outside (load, stalls, the phase of the expiry task) is an input array. A *slot* is the place of a
+that read from it. Cells are independent: all else from outside (load, stalls, the phase of the
+expiry task) is an input array. A *slot* is the place of a
 follower in a partition's replica list (0 is the first follower); sets of followers are bit masks
 over slots, and the leader is always in its own ISR, so it has no bit. A *thread* is one of the
 `num.replica.fetchers` fetcher threads by which one follower broker reads from the leader.
@@ -23,14 +23,10 @@ Bools = NDArray[np.bool_]
 Bits = NDArray[np.uint64]
 
 # Kinds of row in `State.events`: a leader's request for a smaller or larger ISR; a stored ISR; the
-# removal of members by the controller; a new leader, or none; then the ways in which a produce can
-# fail: with acks=all, or (only NOT_LEADER and NO_BROKER) with any acks.
-SHRINK, EXPAND, COMMIT, REMOVAL, LEADER, OFFLINE, REFUSED, TOO_FEW, TIMED_OUT, GIVEN_UP = range(10)
-NOT_LEADER, NO_BROKER = 10, 11
-# In this order: no ISR change is in flight; one is; one was when an order came, so it will be
-# refused; after that order another change was requested, which will never be answered.
-NOT_PENDING, PENDING, VOID, STUCK = range(4)
-NOT_PARKED, PARKED, WOKEN = range(3)  # a fetch; woken: its answer's content is already noted
+# removal of members by the controller; then the ways in which a produce with acks=all can fail.
+SHRINK, EXPAND, COMMIT, REMOVAL, REFUSED, TOO_FEW, TIMED_OUT, GIVEN_UP = range(8)
+NOT_PENDING, PENDING = range(2)  # an ISR change
+NOT_PARKED, PARKED = range(2)  # a fetch
 NOT_SENT_TO, SENT_TO, UNWANTED = range(3)  # a thread; unwanted: it no longer awaits the answer
 NO_LINK = -1  # answers leave immediately
 ZERO: int = cast("int", np.int64(0))  # to initialise variables: a literal has another type,
@@ -63,13 +59,6 @@ PRODUCE_COLUMNS = 3
 CHUNK = 16  # rows
 FREE_EVENTS = 4_096  # beyond what one millisecond can write
 
-# Columns of `State.carried` for each follower: its log end and its own high watermark when its last
-# fetch arrived, and the high watermark in the answer to that fetch.
-HAD_END, OWN_HIGH_WATERMARK, TOLD_HIGH_WATERMARK = range(3)
-# Columns of `State.sent` and `received`: when a sample began (long ago: there is none), and what it
-# has counted. The last row has the index of the current sample.
-BEGAN_MS, SUM_BYTES = range(2)
-SAMPLES, SAMPLE_MS = 11, 1_000  # replication.quota.window.num and .size.seconds
 WORD = 64  # bits of a word of `State.active`
 GROUP = 16  # threads that share an entry of `State.group_ms`
 
@@ -97,7 +86,6 @@ class Rules(NamedTuple):
     pushes_high_watermark: bool  # a new one answers fetches immediately
     removal_raises_leader_epoch: bool
     shrink_raises_leader_epoch: bool  # a shrink that the leader requests
-    order_frees_isr_request: bool  # while one is `VOID`, another may be sent
     clock_reset: int  # of the followers' lag clocks, in a new leader epoch
     fences_stale_leader_epoch: bool  # a new leader epoch answers parked fetches
     fetches_after_removal: bool  # in KRaft no StopReplica stops a broker's fetchers first
@@ -119,7 +107,6 @@ class Links(NamedTuple):
     replica_fetch_response_max_bytes: int
     replica_fetch_wait_max_ms: int
     replica_fetch_min_bytes: int  # a fetch that finds less is parked
-    throttle_bytes_per_s: int = 0  # of leaders and of followers (throttle.py), 0 for no limit
 
 
 class Arrivals(NamedTuple):
@@ -139,9 +126,7 @@ PARTITION_ROW = _row(  # what a leader knows of a partition
     "isr maximal_isr",  # masks over slots: committed; united with the change in flight
     "pending pending_isr due_ms",  # `PENDING` while one is in flight; its ISR; when it is answered
     "partition_epoch leader_epoch epoch_start",  # log end offset when the leader epoch began
-    "is_frozen",  # 1 if the leader has not heard of a stored change: its ISR changes fail
     "acks_all",  # 1 if its producers wait for the ISR
-    "is_throttled",  # 1 in leader.replication.throttled.replicas
     "is_held_back",  # 1 while the leader knows no end above the high watermark for a member
     "waiting waiting_last",  # first and last of its produces that wait for the high watermark
     "held held_last",  # first and last of its produces that were refused and are retried
@@ -155,7 +140,6 @@ FOLLOWER_ROW = _row(  # of one partition; rows of one thread are adjacent
     "sent_high_watermark",  # as of its last fetch (2.4 and 2.5 compare with it)
     "turn",  # ascends with each service: the lowest is served next
     "partition slot",
-    "is_throttled is_left_out",  # 1 in follower.[...].throttled.replicas; 1 if its fetch omits it
     "thread",  # the fetcher thread that reads for it
 )
 THREAD_ROW = _row(
@@ -164,14 +148,12 @@ THREAD_ROW = _row(
     "is_parked",  # `PARKED` if the leader holds the thread's fetch
     "ready_bytes",  # available for its parked fetch; updated if fetch_min_bytes > 1
     "down_until_ms",  # until then its broker restarts, and may not be in an ISR
-    "gone_until_ms",  # until then its process is gone
     "partitions",  # how many it reads
     "words_from words_to",  # its words of `State.active`: first, one past the last
     "bytes_per_s",  # what it can receive and write, 0 for no limit
     "link",  # its row of `State.shared_links`, or `NO_LINK`
     "is_sent_to unsent",  # `SENT_TO` while its answer is on the link; billionths of a byte left
     "write_ms",  # how long it will take to receive and write that answer
-    "quota throttled_bytes",  # its row of `State.received`; bytes not yet counted there
     "stall_from stall_to",  # its rows in `State.stalls`: first, one past the last
     "slow_from slow_to",  # and in `State.slow`
 )
@@ -194,13 +176,10 @@ class State(NamedTuple):
     shared_links: NDArray[np.void]  # LINK_ROW[links]
     group_ms: Ints  # int64[groups]: no thread of a group is due earlier
     active: Bits  # uint64[words], followers that a fetch must look at
-    carried: Ints  # int64[rows, 3], empty unless leaders move: see `HAD_END`
     produces: Ints  # int64[chunks * CHUNK, PRODUCE_COLUMNS], lists of unfinished produces
     next_chunk: Ints  # int64[chunks]: the next one in its list, or among the free ones
     events: Ints  # int64[rows, EVENT_COLUMNS], allocated by `with_room`
     latencies: Ints  # int64[hours, BUCKETS]: produces with acks=all, by latency
-    sent: Ints  # int64[SAMPLES + 1, 2], the leader's quota: see `BEGAN_MS`
-    received: Ints  # int64[quotas, SAMPLES + 1, 2], the followers' quotas
     scratch: Ints  # int64[partitions], followers that a response may hold
     scalars: Ints  # int64[SCALARS]
     stalls: Ints  # int64[stalls, 3]: start, end (exclusive) ms, speed left in thousandths
@@ -222,8 +201,6 @@ class Setup(NamedTuple):
     record_bytes: int | Ints  # of all partitions, or int64[partitions]
     first_tick_ms: int
     leader_stalls: Ints = np.zeros((0, 2), np.int64)
-    throttled: bool = False  # all partitions, at the leader and at all followers
-    quota_of: Sequence[int] = ()  # the row of `State.received` of each thread; empty: one each
     shared_links: Sequence[tuple[int, int, int]] = ()  # bytes/s, first thread, one past the last
     latencies: Sequence[Ints] = ()  # int64[n, 3] for each thread, as in `State.slow`
     restarts: Ints = np.zeros((0, 3), np.int64)
@@ -231,7 +208,6 @@ class Setup(NamedTuple):
     backlog_records: int = 0  # in every log at the start
     empty_threads: tuple[int, ...] = ()  # those that read for replicas with an empty log
     duration_ms: int = 0  # of the run, for the hours of `latencies`
-    leaders_move: bool = False
 
 
 def new_state(setup: Setup) -> State:
@@ -240,7 +216,7 @@ def new_state(setup: Setup) -> State:
     But the replicas of `empty_threads` lack the backlog, and are not in the ISR.
     """
     partitions, followers, follower_at = _replicas(setup)
-    ends, scalars = followers["end"], np.zeros(SCALARS, dtype=np.int64)
+    scalars = np.zeros(SCALARS, dtype=np.int64)
     threads = _threads(setup)
     scalars[NEXT_TICK_MS] = setup.first_tick_ms
     scalars[[BATCH_SENT_MS, BATCH_DUE_MS]] = -1
@@ -258,13 +234,10 @@ def new_state(setup: Setup) -> State:
         _shared_links(setup),
         np.zeros(-(-len(setup.stalls) // GROUP), dtype=np.int64),
         active,
-        carried=np.column_stack([ends[: len(ends) * setup.leaders_move]] * 3),
         produces=np.zeros((CHUNK, PRODUCE_COLUMNS), dtype=np.int64),
         next_chunk=np.zeros(1, dtype=np.int64),
         events=np.zeros((0, EVENT_COLUMNS), dtype=np.int64),
         latencies=np.zeros((setup.duration_ms // HOUR_MS + 1, BUCKETS), dtype=np.int64),
-        sent=no_samples(1)[0],
-        received=no_samples(1 + int(threads["quota"].max(initial=0))),
         scratch=np.zeros(len(partitions), dtype=np.int64),
         scalars=scalars,
         stalls=np.concatenate(setup.stalls).astype(np.int64),
@@ -275,12 +248,6 @@ def new_state(setup: Setup) -> State:
         links=setup.links,
     )
     return with_room(state)
-
-
-def no_samples(quotas: int) -> Ints:
-    """The samples of processes that started at 0 ms, int64[quotas, SAMPLES + 1, 2]."""
-    rows = [(0, 0)] + [(LONG_AGO_MS, 0)] * (SAMPLES - 1) + [(0, 0)]
-    return np.array([rows] * quotas, dtype=np.int64)
 
 
 def most_rows(chunks: int, partitions: int, slots: int) -> int:
@@ -338,10 +305,8 @@ def _replicas(setup: Setup) -> tuple[NDArray[np.void], NDArray[np.void], NDArray
     partitions["log_end_offset"] = partitions["high_watermark"] = setup.backlog_records
     partitions["record_bytes"] = setup.record_bytes
     partitions["acks_all"] = setup.acks_all
-    partitions["is_throttled"] = setup.throttled
     rows = np.zeros((count, slots), dtype=FOLLOWER_ROW)
     rows["thread"], rows["slot"] = setup.thread_of, np.arange(slots)
-    rows["is_throttled"] = setup.throttled
     rows["partition"] = np.arange(count)[:, None]
     rows["end"] = rows["seen_end"] = is_full * setup.backlog_records
     rows["sent_high_watermark"] = is_full * setup.backlog_records
@@ -364,7 +329,6 @@ def _threads(setup: Setup) -> NDArray[np.void]:
     threads["partitions"] = np.bincount(setup.thread_of.ravel(), minlength=len(threads))
     threads["words_from"], threads["words_to"] = _words(setup)
     threads["bytes_per_s"] = setup.bytes_per_s
-    threads["quota"] = setup.quota_of or np.arange(len(threads))
     threads["link"] = NO_LINK
     for place, (_, first, past) in enumerate(setup.shared_links):
         threads["link"][first:past] = place

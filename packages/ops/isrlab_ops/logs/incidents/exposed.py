@@ -189,8 +189,9 @@ def _exposure(
     key: Key, state: StoredPartition, why: str, failures: int | None = None, **values: Any
 ) -> Exposure:
     """In the words of exposed.toml. Unless `failures` says otherwise, all in-sync replicas fail."""
-    values |= {"last": named(state.isr), "fails": fails(state.isr), "leader": state.leader}
-    values |= {"has": "has" if len(state.isr) == 1 else "have", "replicas": named(state.replicas)}
+    fails, has = ("fails", "has") if len(state.isr) == 1 else ("all fail", "have")
+    values |= {"last": named(state.isr), "leader": state.leader, "replicas": named(state.replicas)}
+    values |= {"fails": fails, "has": has}
     text = WORDS[why]
     says, *steps = (each.format(**values) for each in (text["says"], *text["steps"]))
     count, prevents = len(state.isr) if failures is None else failures, text.get("prevents", "")
@@ -201,7 +202,3 @@ def named(brokers: Iterable[int]) -> str:
     """ "broker 1", or "brokers 1, 2"."""
     ids = sorted(brokers)
     return f"broker{'s' * (len(ids) != 1)} {', '.join(map(str, ids)) or 'none'}"
-
-
-def fails(brokers: tuple[int, ...]) -> str:
-    return "fails" if len(brokers) == 1 else "all fail"

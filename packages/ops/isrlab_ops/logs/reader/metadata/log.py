@@ -231,15 +231,14 @@ class MetadataCluster:
         return {"topic": name, "partition": key[1]}
 
     def _on_broker(self, record: Record) -> Iterator[MetadataEvent]:
-        broker, why = broker_of(record), standing(record)
+        broker, why, directories = broker_of(record), standing(record), record.data.get("logDirs")
         if record.name == "RegisterBroker":
             self.brokers[broker] = record.data
-        elif record.data.get("logDirs"):
-            known = self.brokers.get(broker, {})
-            self.brokers[broker] = known | {"logDirs": record.data["logDirs"]}
+        elif directories:
+            self.brokers[broker] = {**self.brokers.get(broker, {}), "logDirs": directories}
         elif record.name == "UnregisterBroker":
             self.brokers.pop(broker, None)
-        if record.data.get("logDirs"):
+        if directories:
             yield from self._on_directories(broker)
         if why is None:
             return  # only its log directories

@@ -53,7 +53,7 @@ def test_r_a_follower_remembers_replicas_that_an_order_adds(release) -> None:
 UNCLEAN = {"unclean_leader_election_enable": True, "min_insync_replicas": 3}
 NO_ELR = UNCLEAN | {"partitions": [[1]], "has_elr": False}
 MOVES = [["expire", 1], ["reassign", [1, 2]]]
-TURNED = [["shut_down", 2], ["reassign", [3, 1]], ["reassign", None], ["shut_down", 2]]
+TURNED = [["shut_down", 2], ["shut_down", 2], ["reassign", [3, 1]], ["reassign", None]]
 AGAIN = [["expire", 3], ["configure", 3], ["register", 3, 1, False], ["expire", 3]]
 CONTROLLERS = (  # difference, releases, settings, schedule, and what Kafka shows at its end
     ("U", "4.1.2 4.3.1", UNCLEAN, [

@@ -1,10 +1,9 @@
-"""Notebook 10: a loss of acknowledged records in Kafka 4.1 to 4.4, its causes, and repairs.
+"""Notebook 10: three losses of acknowledged records in today's Kafka, their causes, and repairs.
 
-Two rules of the KRaft controller meet. Eligible leader replicas (ELR, KIP-966) are computed without
-checking the partition's new list of replicas, so a replica that a reassignment removed can stay
-eligible, or become so. And the number of replicas that caps `min.insync.replicas` is that of
-partition 0, for each partition of the topic. Both are switches of the engine, and so are their
-repairs, which no release has.
+Two are stored tries on real brokers (data/upstream). The third follows a move, by two rules of the
+KRaft controller, which are switches of the engine, as their repairs are. Eligible leader replicas
+(ELR, KIP-966) may be brokers that a reassignment removed. And what caps `min.insync.replicas` is
+the number of replicas of partition 0, for each partition of the topic.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+import pandas as pd
 from matplotlib.axes import Axes
 
 from isrlab.engine.versions import KafkaVersion
@@ -71,6 +71,12 @@ REPAIRS: dict[str, dict[str, bool]] = {
     "min ISR per partition": {"min_isr_of_own_partition": True},
     "both": {"elr_of_replicas_only": True, "min_isr_of_own_partition": True},
 }
+
+
+def tries(report: str) -> list[dict[Any, Any]]:
+    """The tries on real brokers of a report in data/upstream."""
+    known = pd.read_csv(DATA / "upstream" / "tries.csv").set_index("report")
+    return known.loc[[report]].to_dict("records")
 
 
 def steps(text: str) -> list[str]:

@@ -54,8 +54,11 @@ def test_a_term_is_used_in_the_section_where_it_is_shown(term, sentence):
 
 # Words that readers know, or meet in the first notebook
 EVERYDAY = {
-    "Acknowledged", "acks", "Committed", "Controller", "Fetch", "Follower", "Leader", "Offset",
-    "Replica", "Stall",
+    "Acknowledged", "acks", "Batch", "Clean-shutdown marker", "Committed", "Controller",
+    "Debugging consumer",
+    "Effective minimum", "Fetch", "Flush", "Follower", "KRaft", "Leader", "Offset", "Quota",
+    "Reassignment", "Release", "Replica", "Schedule", "Segment", "Stall", "Transaction",
+    "ZooKeeper",
 }  # fmt: skip
 NO_PROSE = re.compile(r"\[[^\]]*\]\([^)]*\)|`[^`]*`|^#.*$|<[^>]+>|^    .*$", re.MULTILINE)
 LINKED = [path for path in sorted(NOTEBOOKS.glob("*.ipynb")) if path.name[:2] not in ("00", "23")]

@@ -7,7 +7,7 @@ A file of `data/exercises` has sections, each begun by its name in brackets:
     [then]      lines that are played after them
     [fleet]     instead of `given`: settings of a small fleet; the reader's lines are also settings
     [limits]    `commands 6`: at most so many; `only kill start`: no other command (or setting)
-    [fewest]    how many commands the shortest known answer has
+    [fewest]    how many commands the shortest known answer has, if fewer than the solution
     [goals]     `VERSION: GOAL`, a line each, GOAL being one of
                     safe, lost, diverged, offline    the outcome, as `Outcome.word` says it
                     lost m2 m3, kept m2              records that the last leader lacks, or has
@@ -46,6 +46,15 @@ class Exercise(NamedTuple):
     hints: list[str]
 
     @property
+    def is_fleet(self) -> bool:
+        return bool(self.sections["fleet"])
+
+    @property
+    def fewest(self) -> int:
+        """How many commands (or settings) the shortest known answer has."""
+        return int(self.sections["fewest"] or len(commands(self.sections["solution"])))
+
+    @property
     def task(self) -> str:
         """What is asked, and the lines that are played before and after the reader's."""
         parts = [self.sections["ask"]]
@@ -73,7 +82,7 @@ class ExerciseRun:
 
     def __init__(self, exercise: Exercise, answer: str, version: str) -> None:
         self._run: Run | None = None
-        if exercise.sections["fleet"]:
+        if exercise.is_fleet:
             self.measures = _run_fleet(f"{exercise.sections['fleet']}\n{answer}", version)
         else:
             self._run = _play(exercise, answer, version)
@@ -144,26 +153,27 @@ def mark(exercise: Exercise, answer: str) -> tuple[list[Mark], dict[str, Exercis
 
 
 def score(exercise: Exercise, answer: str) -> str:
-    """A sentence on an answer's length and the shortest that is known; empty if none is known."""
-    count, fewest = len(_commands(answer)), exercise.sections["fewest"]
-    beside = (
-        f"; the shortest answer that is known has {fewest}" if count != int(fewest or 0) else ""
-    )
-    best = "" if beside else ", as few as are known"
-    return f"{count} command{'s' * (count != 1)}{beside}{best}." if fewest else ""
+    """A sentence on an answer's length and the shortest that is known; empty for a fleet."""
+    if exercise.is_fleet:
+        return ""
+    count, known = len(commands(answer)), exercise.fewest
+    best = ", as few as are known" if count == known else ""
+    beside = best or f"; the shortest answer that is known has {known}"
+    return f"{count} command{'s' * (count != 1)}{beside}."
 
 
-def _commands(answer: str) -> list[list[str]]:
+def commands(answer: str) -> list[list[str]]:
+    """The words of each command of an answer."""
     return [words for line in answer.splitlines() if (words := line.split("#")[0].split())]
 
 
 def _limits(exercise: Exercise, answer: str) -> Iterator[Mark]:
-    commands = _commands(answer)
+    given = commands(answer)
     for most in map(int, exercise.limits.get("commands", ())):
-        count = f"{len(commands)} command{'s' * (len(commands) != 1)}"
-        yield Mark("", len(commands) <= most, f"{count}, at most {most}")
-    is_fleet = bool(exercise.sections["fleet"])
-    used = [word.partition("=")[0] for line in commands for word in line[: None if is_fleet else 1]]
+        count = f"{len(given)} command{'s' * (len(given) != 1)}"
+        yield Mark("", len(given) <= most, f"{count}, at most {most}")
+    last = None if exercise.is_fleet else 1
+    used = [word.partition("=")[0] for line in given for word in line[:last]]
     only = exercise.limits.get("only", used)
     for name in dict.fromkeys(name for name in used if name not in only):
         yield Mark("", False, f"{name} is not to be used here, only {', '.join(only)}")

@@ -128,7 +128,8 @@ class Playground:
         done = bool(answer) and all(mark.is_met for mark in marks)
         lines = [f"{'✓' if mark.is_met else '✗'} {mark.text}" for mark in marks]
         score = exercise.score(self.challenge, answer) if done else ""
-        yield {"marks": {"done": done, "lines": lines, "score": score}}
+        count = len(exercise.commands(answer))
+        yield {"marks": {"done": done, "lines": lines, "score": score, "count": count}}
 
     def _curves(self, promise: str, mix: Mapping[str, float]) -> Iterator[dict[str, Any]]:
         """The decision curve of each version up to the current step, after each round."""
@@ -165,7 +166,10 @@ def contents() -> dict[str, Any]:
         "view": playground.view(),
         "film": film(playground.story, stories["film"]),
         "stories": stories["groups"],
-        "challenges": {each.name: {**each.sections, "hints": each.hints} for each in challenges()},
+        "challenges": {
+            each.name: {**each.sections, "hints": each.hints, "fewest": each.fewest}
+            for each in sorted(challenges(), key=lambda each: each.fewest)
+        },
         "recordings": {name: name.replace("-", " ") for name in recordings()},
         "words": explained.words(),
         "promises": list(PROPERTIES),
@@ -195,4 +199,4 @@ def recordings() -> dict[str, Path]:
 
 def challenges() -> list[exercise.Exercise]:
     """The exercises whose answers are lines of a scenario. A fleet would need numpy."""
-    return [e for e in map(exercise.read, exercise.names()) if not e.sections["fleet"]]
+    return [e for e in map(exercise.read, exercise.names()) if not e.is_fleet]

@@ -148,12 +148,13 @@ function show({ view, cells, marks, curve }) {
   if (marks) {
     $("marks").replaceChildren(...marks.lines.map((line) => element("li", line)));
     if (marks.done) $("marks").append(element("li", `Solved. ${marks.score}`, { className: "done" }));
+    if (marks.done) keep($("task").dataset.name, marks.count);
   }
   if (curve) showCurve(curve);
 }
 
 function showTask(name) {
-  const task = contents.challenges[name];
+  const task = challenges[name];
   $("challenge").value = name;
   $("task").hidden = !task;
   if (!task || $("task").dataset.name === name) return;
@@ -174,6 +175,54 @@ function showCurve({ svg, sentence, text, share }) {
   $("curve").replaceChildren(picture(svg, sentence));
   $("numbers").hidden = false;
   $("numbers").querySelector("pre").textContent = text;
+}
+
+// The campaign: the fewest commands of the reader's answers are kept by this browser
+
+const { challenges } = contents; // the easiest first: those that need the fewest commands
+const KEPT = "isrlab.campaign";
+let best = {}; // where the browser keeps nothing, for as long as the page is open
+
+function readKept() {
+  try {
+    const kept = JSON.parse(localStorage.getItem(KEPT)) || {};
+    best = Object.fromEntries(Object.entries(kept).filter(([name, count]) => challenges[name] && count > 0));
+  } catch { best = {}; }
+}
+
+function keep(name, count) {
+  best[name] = Math.min(count, best[name] || count);
+  try { localStorage.setItem(KEPT, JSON.stringify(best)); } catch { /* kept until the page is closed */ }
+  showCampaign();
+}
+
+function byDifficulty() {
+  const groups = new Map();
+  for (const [name, { fewest }] of Object.entries(challenges)) {
+    const label = fewest === 1 ? "One command" : `${fewest} commands`;
+    groups.set(label, [...(groups.get(label) || []), name]);
+  }
+  return [...groups];
+}
+
+function showCampaign() {
+  const row = (name) => {
+    const task = challenges[name];
+    const item = element("li", "", { className: best[name] ? "done" : "" });
+    const title = element("a", name.replaceAll("_", " "), { href: `#e.${name}` });
+    const score = best[name] ? ` ✓ solved with ${best[name]}` : "";
+    item.append(title, element("span", score), element("p", task.ask.replaceAll("\n", " ")));
+    return item;
+  };
+  $("groups").replaceChildren(...byDifficulty().flatMap(([label, group]) => {
+    const list = element("ol", "");
+    list.append(...group.map(row));
+    return [element("h3", label), list];
+  }));
+  const [all, solved] = [Object.keys(challenges).length, Object.keys(best)];
+  const shortest = solved.filter((name) => best[name] <= challenges[name].fewest).length;
+  $("progress").textContent = `You have solved ${solved.length} of ${all}, ${shortest} in as few commands as are known.`;
+  $("forget").hidden = !solved.length;
 }
 
 // Stories, challenges and links that the reader can open
@@ -197,9 +246,12 @@ function fillChoices() {
     group.append(...options(titles));
     $("story").append(group);
   }
-  $("challenge").append(...Object.keys(contents.challenges).map((name) =>
-    element("option", name.replaceAll("_", " "), { value: name })),
-  element("option", "exercises on fleets need numpy, and are only in the notebooks", { disabled: true }));
+  for (const [label, group] of byDifficulty()) {
+    const list = element("optgroup", "", { label });
+    list.append(...options(Object.fromEntries(group.map((name) => [name, name.replaceAll("_", " ")]))));
+    $("challenge").append(list);
+  }
+  $("challenge").append(element("option", "exercises on fleets need numpy, and are only in the notebooks", { disabled: true }));
   $("recorded").append(element("option", "choose one", { value: "" }),
     ...Object.entries(contents.recordings).map(([value, text]) => element("option", text, { value })));
   $("promise").append(...contents.promises.map((name) =>
@@ -207,6 +259,11 @@ function fillChoices() {
 }
 
 function listen() {
+  $("forget").addEventListener("click", () => {
+    best = {};
+    try { localStorage.removeItem(KEPT); } catch { /* nothing was kept */ }
+    showCampaign();
+  });
   $("story").addEventListener("change", () => {
     const story = $("story").value;
     if (story) ask(story === contents.opening.story ? contents.opening : { story });
@@ -327,6 +384,8 @@ function keepForLater() {
 $("static").remove();
 $("choices").open = window.innerWidth > 520; // folded on a phone
 fillChoices();
+readKept();
+showCampaign();
 say("Python is loading …");
 explorer.render({ model, el: $("explorer") });
 assist($("explorer"), $("assist"), contents.words);

@@ -28,11 +28,7 @@ class Question:
 
     text: str
     answer: str
-    section: str
-
-    @property
-    def anchor(self) -> str:
-        return "#" + self.section.replace(" ", "-")
+    anchor: str
 
 
 def questions() -> dict[str, list[Question]]:
@@ -40,7 +36,7 @@ def questions() -> dict[str, list[Question]]:
     loaded = yaml.safe_load((DATA / "questions.yaml").read_text(encoding="utf-8"))
     return {
         notebook: [
-            Question(text, answer.replace("`", ""), section)
+            Question(text, answer.replace("`", ""), f"#{section.replace(' ', '-')}")
             for section, asked in sections.items()
             for text, answer in asked.items()
         ]

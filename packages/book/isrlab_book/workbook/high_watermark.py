@@ -30,16 +30,11 @@ def fetch_steps(run: Run) -> list[dict[str, object]]:
         old, new = before.brokers[number], after.brokers[number]
         if isinstance(old.role, Leader) and isinstance(new.role, Leader):
             row = {"ms": after.now_ms - START_MS, "fetch of offset": fetch.offset}
-            rows.append(
-                row | _read(old, fetch) | _state(new.role, fetch.replica) | _moved(old, new)
-            )
+            reply = answer(old, fetch)
+            text = f"{counted(len(reply.records), 'record')}, HW {reply.high_watermark}"
+            read: dict[str, object] = {"1 reads": text + ": is parked" * (not reply.records)}
+            rows.append(row | read | _state(new.role, fetch.replica) | _moved(old, new))
     return rows
-
-
-def _read(leader: Broker, fetch: m.Fetch) -> dict[str, object]:
-    reply = answer(leader, fetch)
-    text = f"{counted(len(reply.records), 'record')}, HW {reply.high_watermark}"
-    return {"1 reads": text if reply.records else f"{text}: is parked"}
 
 
 def _state(role: Leader, replica: int) -> dict[str, object]:

@@ -124,12 +124,6 @@ def plot_evictions(times: Mapping[str, Sequence[int]]) -> Axes:
     return curves.plot_ticks(rows, title, scale, notes=notes)
 
 
-def checks(run: Run) -> list[float]:
-    """When the leader checked its ISR (s since the start)."""
-    frames = run.frames[run.first_frame :]
-    return [(f.now_ms - START_MS) / 1000 for f in frames if isinstance(f.message, m.ExpireIsr)]
-
-
 AT_THE_LIMIT = "partition replicas=1,2\npause 2 fetcher\nproduce 1 m1 acks=1\nadvance 60s"
 
 
@@ -190,7 +184,9 @@ def plot_clocks(runs: Mapping[str, Run], follower: int = FOLLOWER) -> Figure:
     highest = 1.15 * max(highest, *limits_s.values())
     for ax, (name, data) in zip(grid.flat, known.items(), strict=True):
         ax.plot(*ages[name], color=style.broker_colour(follower), linewidth=1.2)
-        ax.vlines(checks(runs[name]), 0, 0.09 * highest, color=style.INK, linewidth=1.6)
+        frames = runs[name].frames[runs[name].first_frame :]
+        checks_ms = [f.now_ms - START_MS for f in frames if isinstance(f.message, m.ExpireIsr)]
+        ax.vlines(np.divide(checks_ms, 1000), 0, 0.09 * highest, color=style.INK, linewidth=1.6)
         style.limit(ax, limits_s[name], "limit")
         away = [span for span in data.isr if follower not in span.isr]
         bands.shade(ax, [bands.Span(s.start_ms / 1000, s.end_ms / 1000, "out") for s in away])

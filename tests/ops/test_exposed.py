@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from isrlab.__main__ import main
 from isrlab.events import schema
+from isrlab.events.statements import statements
 from isrlab_ops.check import risks, stored
 from isrlab_ops.logs.incidents.exposed import Exposure, exposures
 from isrlab_ops.logs.reader.read import read_local
@@ -191,3 +192,15 @@ def test_an_eligible_replica_whose_directory_is_offline():
     shrunk = state(epoch=1, isr="1", elr="2", replicas="1,2", no_log="2")
     assert reasons(ELR, MIN_ISR, shrunk) == ["no directory"]
     assert reasons(ELR, MIN_ISR, shrunk, state(epoch=2, isr="1,2", replicas="1,2")) == []
+
+
+def test_a_switched_off_elr_on_a_real_broker():
+    """Broker 2 is dead and eligible, the feature is off for a time, and then the ELR is cleared."""
+    events = read_local(FOLDER.parent / "exposed" / "4.3.1-drift").events
+    elrs = {row.ids("elr") for row in statements(events, "isr_commit")}
+    assert (2,) in elrs  # with its directory online: not exposed before the feature is off
+    switched = [row.ts_ms for row in statements(events, "config")
+                if row.detail["name"] == "eligible.leader.replicas.version"]  # fmt: skip
+    off_ms, on_ms = switched[-2:]
+    assert [e.why for e in exposures(events, off_ms)] == ["epochs"]
+    assert exposures(events, off_ms - 1) == exposures(events, on_ms) == exposures(events) == []

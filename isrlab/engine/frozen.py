@@ -1,19 +1,37 @@
 """Frozen, the base of this package's messages and states; `replace` makes a changed copy.
 
 A struct of msgspec: slots, comparison and hash as in a frozen dataclass, created in a fraction of
-the time. Nothing frozen can refer to itself, so the garbage collector need not look at it.
+the time. Nothing frozen can refer to itself, so the garbage collector need not look at it. A value
+never changes, so `copy.deepcopy` of a run shares its values, and copies only what can change.
 """
 
 from __future__ import annotations
 
-from typing import dataclass_transform
+from typing import Self, TypeVar, dataclass_transform
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-__all__ = ["Frozen", "replace"]
+__all__ = ["Frozen", "Value", "Values", "replace"]
+T = TypeVar("T")
+
+
+class Value:
+    """The base of what never changes."""
+
+    __slots__ = ()
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
+class Values(list[T]):
+    """A list of values, which its copy shares."""
+
+    def __deepcopy__(self, memo: object) -> Values[T]:
+        return Values(self)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-class Frozen(Struct, frozen=True, gc=False):
+class Frozen(Struct, Value, frozen=True, gc=False):
     """A record whose fields are set once."""

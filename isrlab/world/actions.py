@@ -1,4 +1,4 @@
-"""The possible next actions in a run, as lines of the scenario language, and forks of a run.
+"""The possible next actions in a run, as lines of the scenario language, and their effects.
 
 A line that delivers or drops a message can be played in every version: if no message is in flight
 on its link, the line does nothing.
@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from isrlab.engine import messages as m
 from isrlab.engine.partition import PartitionState
-from isrlab.engine.safety import Verified
 from isrlab.world import words
-from isrlab.world.cluster import Cluster, Topic
+from isrlab.world.cluster import Cluster
 from isrlab.world.commands import ANY, COMMANDS, ONE, links_with_messages, obey
-from isrlab.world.frames import Envelope, Request
-from isrlab.world.observer import Observer
+from isrlab.world.frames import Envelope
 from isrlab.world.script import Block, Command, Run
 
 EVERYBODY = -2  # in place of a machine, for the passing of time and for actions of all machines
@@ -141,7 +139,7 @@ def play_line(run: Run, line: str) -> None:
 
 
 def news(run: Run, before: Run) -> str:
-    """The events in a run since it was forked from `before`, in a sentence for each partition."""
+    """The events in a run since it was copied from `before`, in a sentence for each partition."""
     sentences: list[str] = []
     for part, old in zip(run.topic, before.topic, strict=True):
         (frames, entries), (last_frame, last_entry) = old.place, part.place
@@ -149,27 +147,3 @@ def news(run: Run, before: Run) -> str:
         sentence, named = words.summary(part, block), f"{part.name}: " if run.others else ""
         sentences += [f"{named}{sentence}"] if sentence != words.NOTHING else []
     return " ".join(sentences) or words.NOTHING
-
-
-_PARTED = (Run, Cluster, Topic, Observer, Verified, Request)
-
-
-def fork(run: Run) -> Run:
-    """An independent copy of a run."""
-    parted: dict[int, Any] = {}
-
-    def copy(value: Any) -> Any:
-        if id(value) in parted:
-            return parted[id(value)]
-        if isinstance(value, _PARTED):
-            parted[id(value)] = other = object.__new__(type(value))
-            for name in getattr(type(value), "__slots__", None) or vars(value):
-                setattr(other, name, copy(getattr(value, name)))
-        elif isinstance(value, list):
-            is_deep = bool(value) and isinstance(value[0], _PARTED)
-            parted[id(value)] = [copy(each) for each in value] if is_deep else list(value)
-        elif isinstance(value, (dict, set)):
-            parted[id(value)] = value.copy()
-        return parted.get(id(value), value)
-
-    return copy(run)

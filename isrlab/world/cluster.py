@@ -25,7 +25,7 @@ from isrlab.engine import broker as broker_machine
 from isrlab.engine import controller as controller_machine
 from isrlab.engine import messages as m
 from isrlab.engine.controller import Controller
-from isrlab.engine.frozen import replace
+from isrlab.engine.frozen import Values, replace
 from isrlab.engine.kraft import NoReplicaError
 from isrlab.engine.log import Log
 from isrlab.engine.model import NO_LEADER, Broker, Follower, Settings
@@ -49,7 +49,7 @@ class Topic:
 
     def __init__(self) -> None:
         self.now_ms = START_MS
-        self.queue: list[Envelope] = []
+        self.queue = Values[Envelope]()
         self.partitions: list[Cluster] = []
 
 
@@ -109,10 +109,6 @@ class Cluster:
     def now_ms(self) -> int:
         return self.topic.now_ms
 
-    @now_ms.setter
-    def now_ms(self, now_ms: int) -> None:
-        self.topic.now_ms = now_ms
-
     def stabilize(self) -> None:
         """Deliver until no message is in flight; only timers that fall due meanwhile fire."""
         self._deliver_while(lambda: any(not e.is_timer for e in self.queue))
@@ -121,7 +117,7 @@ class Cluster:
         """Let time pass: timers fire and messages arrive when they are due."""
         until = self.now_ms + duration_ms
         self._deliver_while(lambda: bool(self.queue) and self.queue[0].due_ms <= until)
-        self.now_ms = until
+        self.topic.now_ms = until
 
     def _deliver_while(self, goes_on: Callable[[], bool]) -> None:
         delivered = list[Envelope]()
@@ -188,7 +184,7 @@ class Cluster:
         return frozenset((machine, other)) in self.cuts
 
     def _deliver(self, envelope: Envelope) -> None:
-        self.now_ms = max(self.now_ms, envelope.due_ms)
+        self.topic.now_ms = max(self.now_ms, envelope.due_ms)
         target = envelope.target
         if envelope.is_timer and envelope.incarnation != self.epochs.get(target):
             return

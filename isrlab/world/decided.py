@@ -14,12 +14,13 @@ import math
 import random
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
 from isrlab.engine.safety import PROPERTIES
-from isrlab.world.actions import KINDS, enabled, fork, play_line
+from isrlab.world.actions import KINDS, enabled, play_line
 from isrlab.world.cluster import NotSettledError
 from isrlab.world.exploring import Exploration
 from isrlab.world.script import Run
@@ -195,7 +196,7 @@ def breaks(
     run: Run, promise: str, mix: Mapping[str, float], length: int, seed: tuple[int, int, int]
 ) -> bool:
     """Whether one random continuation breaks the promise."""
-    run, chance = fork(run), random.Random("{} {} {}".format(*seed))
+    run, chance = deepcopy(run), random.Random("{} {} {}".format(*seed))
     for part in run.topic:
         part.cluster.observer.ask_only(promise)
     kinds = [kind for kind, weight in mix.items() if weight]

@@ -1,17 +1,19 @@
 """A reader's exploration: a tree of steps, each played by the rules of several versions.
 
-A step is a line of the scenario language. Each version has its own run of it, forked from the run
-of the step before when needed. A line that a version cannot play only leaves a note of the problem.
+A step is a line of the scenario language. Each version has its own run of it, which begins as
+a copy of the run of the step before. A line that a version cannot play only leaves a note of the
+problem.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 from isrlab.engine.versions import KafkaVersion
 from isrlab.world import words
-from isrlab.world.actions import does_something, fork, news, play_line
+from isrlab.world.actions import does_something, news, play_line
 from isrlab.world.cluster import NotSettledError
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run, parse
@@ -107,12 +109,12 @@ class Exploration:
                 for line in self.setup:
                     play_line(run, line)
             else:
-                run = fork(before := self.tree[tried.parent].runs[version])
+                run = deepcopy(before := self.tree[tried.parent].runs[version])
                 try:
                     play_line(run, tried.line)
                 except (ValueError, NotSettledError) as error:
                     why = str(error).split("\n")[:2][-1].strip()  # the reason, without the place
-                    run, tried.problems[version] = fork(before), why
+                    run, tried.problems[version] = deepcopy(before), why
                 tried.captions[version] = news(run, before)
             tried.runs[version] = run
         return self.tree[number].runs[version]

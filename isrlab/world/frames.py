@@ -7,20 +7,21 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from isrlab.engine.controller import Controller
+from isrlab.engine.frozen import Value
 from isrlab.engine.log import Log
 from isrlab.engine.messages import Message
 from isrlab.engine.model import Broker
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Value):
     """An operator's action on a machine, or a failure of it, in place of a message."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(Value):
     """A message in flight. `incarnation` ties a timer to the process that set it."""
 
     due_ms: int
@@ -36,7 +37,7 @@ class Envelope:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Value):
     """The whole cluster after one step, as figures and sliders show it."""
 
     place: int  # in the order of all frames and events
@@ -51,7 +52,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class Event(Value):
     """One thing that happened, with the columns of the events table."""
 
     place: int  # in the order of all frames and events

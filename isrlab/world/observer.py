@@ -7,31 +7,28 @@ safety properties are checked after every step that changes a broker.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from isrlab.engine import messages as m
 from isrlab.engine import safety
 from isrlab.engine.controller import Controller
+from isrlab.engine.frozen import Values
 from isrlab.engine.log import Log
 from isrlab.engine.model import NO_LEADER, Broker, CommittedIsr, Follower, Leader, PendingExpandIsr
 from isrlab.world.frames import Envelope, Event, Frame, Outcome
 
+if TYPE_CHECKING:
+    from isrlab.world.cluster import Cluster
+
 Role = Leader | Follower | None
 
 
-class World(Protocol):  # the observed cluster
-    now_ms: int
-    brokers: dict[int, Broker]
-    disks: dict[int, Log]
-    controller: Controller
-
-
 class Observer:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Cluster) -> None:
         self.world = world
-        self.frames: list[Frame] = []
-        self.events: list[Event] = []
-        self.entries: list[Frame | Event] = []  # both, in order
+        self.frames = Values[Frame]()
+        self.events = Values[Event]()
+        self.entries = Values[Frame | Event]()  # both, in order
         self.committed: dict[str, int] = {}  # record -> offset
         self.acknowledged: dict[str, int] = {}  # record -> acks
         self.disks_lost: set[int] = set()  # brokers that have lost unflushed records

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from copy import deepcopy
 
 import pytest
 
 from isrlab.engine.versions import PRESETS
 from isrlab.installed import DATA
 from isrlab.world import scenario, words
-from isrlab.world.actions import KINDS, enabled, fork, play_line
+from isrlab.world.actions import KINDS, enabled, play_line
 from isrlab.world.decided import MIX, StoryStep, decided, mix_of
 from isrlab.world.exploring import Exploration
 from isrlab.world.script import Run
@@ -75,14 +76,14 @@ def seen(run: Run) -> list[object]:
 
 
 @pytest.mark.parametrize("version", PRESETS.values(), ids=str)
-def test_all_that_is_offered_can_be_played_and_a_fork_leaves_its_origin_alone(version):
+def test_all_that_is_offered_can_be_played_and_a_copy_leaves_its_origin_alone(version):
     chance = random.Random(7)
     for text in ("partition replicas=1,2,3", "partition replicas=1,2\npartition p1 replicas=2"):
         run = Exploration(text, [version.name]).run(version.name, 0)
         for _ in range(5):
-            before, other = seen(run), fork(run)
+            before, other = seen(run), deepcopy(run)
             for action in enabled(run):
-                play_line(fork(run), action.line)
+                play_line(deepcopy(run), action.line)
             assert seen(run) == before
             play_line(run, line := chance.choice(enabled(run)).line)
             play_line(other, line)

@@ -220,7 +220,7 @@ def _followers(scene: Scene) -> range:
 
 
 def _one_millisecond(cluster: Cluster, scene: Scene, now_ms: int) -> None:
-    cluster.now_ms = clock(scene, now_ms)
+    cluster.topic.now_ms = clock(scene, now_ms)
     apply_latencies(cluster, scene, now_ms)
     apply_pauses(cluster, scene, _followers(scene), now_ms)
     if scene.shutdown:

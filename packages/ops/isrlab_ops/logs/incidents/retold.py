@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from typing import NamedTuple
 
 from isrlab.engine.versions import KafkaVersion, release
 from isrlab.events.statements import Key, Statement
 from isrlab.events.wording import counted, printable
-from isrlab.world.actions import fork, play_line
+from isrlab.world.actions import play_line
 from isrlab.world.cluster import NotSettledError
 from isrlab.world.script import Run
 from isrlab.world.words import ids
@@ -221,7 +222,7 @@ class _Teller:
     def _reach(self, row: Statement) -> None:
         """Reach the stored leader and ISR, or for an offline partition a state without a leader."""
         for lines in WAYS:
-            tried = fork(self.run)
+            tried = deepcopy(self.run)
             try:
                 for line in lines:
                     play_line(tried, line)

@@ -107,24 +107,24 @@ def _of_operators(cluster: Cluster, kinds: Collection[str]) -> Iterator[Action]:
         yield Action(kind, m.CONTROLLER, line, line)
     if not cluster.version.kraft:
         yield Action("failover", m.CONTROLLER, "hard_bounce controller", "fail over")
-    yield from _moves(cluster.controller.state, cluster.replicas) if "reassign" in kinds else ()
+    brokers = sorted({*cluster.replicas, min(max(cluster.replicas) + 1, MOST_BROKERS)})
+    for to in moves(cluster.controller.state, brokers) if "reassign" in kinds else ():
+        line, label = f"reassign {words.ids(to)}" if to else "reassign cancel", "cancel the move"
+        yield Action("reassign", m.CONTROLLER, line, f"move to {words.ids(to)}" if to else label)
     yield Action("settle", EVERYBODY, "stabilize", "deliver all")
     for wait in WAITS:
         yield Action("wait", EVERYBODY, f"advance {wait}", f"let {wait} pass")
 
 
-def _moves(state: PartitionState, replicas: Collection[int]) -> Iterator[Action]:
-    """Without a replica, with another one, or with one in place of another."""
-    now, brokers = state.target, {*replicas, min(max(replicas) + 1, MOST_BROKERS)}
-    others = sorted(brokers - {*now})
-    moves = [now[1:], now[:-1]] if len(now) > 1 else []
-    moves += [(*now, b) for b in others]
-    moves += [(*(b if r == gone else r for r in now),) for gone in now for b in others]
-    for target in dict.fromkeys(moves):
-        label = f"move to {words.ids(target)}"
-        yield Action("reassign", m.CONTROLLER, f"reassign {words.ids(target)}", label)
-    if state.adding or state.removing:
-        yield Action("reassign", m.CONTROLLER, "reassign cancel", "cancel the move")
+def moves(state: PartitionState, brokers: Collection[int]) -> tuple[tuple[int, ...] | None, ...]:
+    """The assignments that an operator may request: one or all replicas exchanged, one fewer, one
+    more, or a cancellation (None)."""
+    now, others = state.target, [b for b in brokers if b not in state.target]
+    wanted = [tuple(b if r == gone else r for r in now) for gone in now for b in others]
+    wanted += [tuple(r for r in now if r != gone) for gone in now] if len(now) > 1 else []
+    wanted += [(*now, b) for b in others]
+    wanted += [tuple(others[: len(now)])] if len(others) >= len(now) > 1 else []
+    return (*wanted, *([None] if state.adding or state.removing else []))
 
 
 def does_something(line: str) -> bool:

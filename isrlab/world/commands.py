@@ -310,7 +310,7 @@ def links_with_messages(cluster: Cluster) -> dict[str, Envelope]:
     """By link between machines, such as "1>controller": the first message in flight on it."""
     own = (e for e in reversed(cluster.queue) if e.partition == cluster.number)
     waiting = [e for e in own if not e.is_timer and e.source != m.CLIENT]
-    firsts = {f"{words.address(e.source)}>{words.address(e.target)}": e for e in waiting}
+    firsts = {words.link(e.source, e.target): e for e in waiting}
     return {link: firsts[link] for link in sorted(firsts)}
 
 

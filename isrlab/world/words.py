@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
@@ -32,7 +32,11 @@ def address(machine: int) -> str:
     return _ADDRESSES.get(machine, str(machine))
 
 
-def ids(values: tuple[int, ...] | list[int]) -> str:
+def link(source: int, target: int) -> str:
+    return f"{address(source)}>{address(target)}"
+
+
+def ids(values: Iterable[int]) -> str:
     return ",".join(str(v) for v in values)
 
 
@@ -88,10 +92,9 @@ def _describe_fetch_response(answer: m.FetchResponse) -> str:
 
 
 def message_line(frame: Frame) -> str:
-    link = f"{address(frame.source)}>{address(frame.target)}"
     lost = "  LOST" if frame.was_lost else ""
     text = describe(frame.message, frame.controller.version)
-    return f"{_clock(frame.now_ms)}  {link:<8}  {text}{lost}"
+    return f"{_clock(frame.now_ms)}  {link(frame.source, frame.target):<8}  {text}{lost}"
 
 
 def _clock(now_ms: int) -> str:

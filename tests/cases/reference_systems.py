@@ -56,23 +56,23 @@ class Reference:
             theirs = Read(a, _log if module != KIP320 else leads[a])
             reads = Read(self.orders, orders_of[a]), theirs, Read(f, _epoch)
             self.rules.append(Query(reads, partial(self._follow, a, f)))
-        self.laws = [
+        self.invariants = [
             Query((Read(a, partial(_shown, a)), Read(b, _log), stored), partial(self._broken, b))
             for a in ids for b in ids
         ]  # fmt: skip
 
-    def content(self, thing: Any) -> bytes:
-        return repr(thing).encode()
+    def content(self, component: Any) -> bytes:
+        return repr(component).encode()
 
     # What happens
 
-    def operate(self, operation: Any, thing: Any, _: None) -> Any:
-        name, *values = operation
+    def transit(self, transition: Any, component: Any, _: None) -> Any:
+        name, *values = transition
         if name == "set":
             return values[0], (), ()
         if name == "isr":
-            return (*thing[:-1], values[0]), (), ()
-        log, hw, epoch, leader, isr = thing
+            return (*component[:-1], values[0]), (), ()
+        log, hw, epoch, leader, isr = component
         if name == "lead":
             epoch, leader, isr = values[0]
         elif name == "append":
@@ -84,7 +84,7 @@ class Reference:
             hw = min(values[1], len(log))
         else:  # "truncate" to a leader's log, and follow it by an order
             theirs, order = values
-            cut = self._cut(name, thing, theirs)
+            cut = self._cut(name, component, theirs)
             if cut is None or cut > len(log):
                 return None
             log, hw = log[:cut], min(cut, hw)

@@ -1,7 +1,7 @@
 """Breadth-first search of a transition system: visits each state once, finds shortest breaks.
 
 Theory of operation. A state is a row of numbers (`tables.py`). For each state the search keeps its
-fingerprint, in a table at most 0.7 full, the state from which it was first reached, and the option
+fingerprint, in a table at most 0.7 full, the state from which it was first reached, and the action
 taken there: 17 to 22 bytes. Whole states are kept for two levels only. A level is expanded in
 rounds, in the order in which its states were found, so the numbers do not depend on the number of
 workers (threads, each of which expands a part of a round). A schedule is recovered by following its
@@ -58,8 +58,8 @@ class SearchEnd:
 
     progress: Extent
     ended: str  # "all", "broken", "memory", "stopped", "depth"
-    schedules: dict[str, list[Any]]  # the shortest actions to each broken promise
-    counts: dict[str, int]  # operations requested, and computed
+    schedules: dict[str, list[str]]  # the shortest actions to each broken promise
+    counts: dict[str, int]  # transitions requested, and computed
 
     @property
     def collision_chance(self) -> float:
@@ -77,7 +77,7 @@ class Visited:
 
     def __init__(self) -> None:
         self.prints, self.count = np.zeros(1 << 12, np.int64), 0
-        self.ways = np.zeros((1 << 12, 2), np.uint32)  # (state, option) that led to each
+        self.ways = np.zeros((1 << 12, 2), np.uint32)  # (state, action) that led to each
 
     def add(self, prints: np.ndarray) -> np.ndarray:
         """Add fingerprints; returns the indices of those that are new."""
@@ -90,13 +90,13 @@ class Visited:
                 compiled.insert(self.prints, part[part != 0], np.empty(PIECE, np.int64))
         return fresh[: compiled.insert(self.prints, prints, fresh)]
 
-    def reached(self, sources: np.ndarray, options: np.ndarray) -> None:
+    def reached(self, sources: np.ndarray, actions: np.ndarray) -> None:
         """Note how the new states were reached."""
         start, self.count = self.count, self.count + len(sources)
         if self.count > len(self.ways):
             more = int(max(GROWTH * len(self.ways), self.count))
             self.ways.resize((more, 2), refcheck=False)
-        self.ways[start : self.count, 0], self.ways[start : self.count, 1] = sources, options
+        self.ways[start : self.count, 0], self.ways[start : self.count, 1] = sources, actions
 
 
 @dataclass
@@ -124,12 +124,9 @@ class BreadthFirst:
         self.visited.reached(np.zeros(1), np.zeros(1))
         self._note(self.tables.broken(first), 0, 1)
 
-    @property
-    def system(self) -> Any:
-        return self.tables.system
-
     def run(self) -> SearchEnd:
-        """Continue the search. Ctrl-C ends it between two rounds; then save or continue it."""
+        """Continue the search. Ctrl-C or SIGTERM ends it between two rounds; then save or
+        continue it."""
         began, before = time.perf_counter(), self.at.seconds
         was_on, ended = gc.isenabled(), "all"
         gc.disable()
@@ -200,20 +197,20 @@ class BreadthFirst:
 
     def _note(self, bits: np.ndarray, start: int, depth: int) -> None:
         for place in np.flatnonzero(bits).tolist():
-            for i, name in enumerate(self.system.promises):
+            for i, name in enumerate(self.tables.system.promises):
                 if bits[place] >> i & 1 and (not self.wanted or name in self.wanted):
                     self.at.broken.setdefault(name, (depth, start + place))
 
     # The path to a state
 
-    def _schedule(self, number: int) -> list[Any]:
+    def _schedule(self, number: int) -> list[str]:
         ways, (rows, prints), actions = [], self.first, []
         while number:
             number, way = self.visited.ways[number].tolist()
             ways.append(way)
         for way in reversed(ways):
             offered = self.tables.expand(rows, prints)
-            actions.append(self.tables.label(offered.option[way]))
+            actions.append(self.tables.name(offered.action[way]))
             rows, prints = offered.rows[way : way + 1], offered.prints[way : way + 1]
         return actions
 
@@ -224,11 +221,11 @@ class BreadthFirst:
         folder.mkdir(parents=True, exist_ok=True)
         rows = np.concatenate([rows for rows, _ in (*self.level, *self.following)])
         numbers, places = np.unique(rows, return_inverse=True)
-        things = [self.tables.things.values[n] for n in numbers.tolist()]
+        components = [self.tables.components.values[n] for n in numbers.tolist()]
         known = self.visited.prints[self.visited.prints != 0]
         arrays = {"prints": known, "ways": self.visited.ways[: len(known)]}
         arrays |= {"rows": places.reshape(rows.shape).astype(np.int32)}
-        for name, data in zip(_FILES, (arrays, (of, self.at, things)), strict=True):
+        for name, data in zip(_FILES, (arrays, (of, self.at, components)), strict=True):
             part = folder / f"{name}.part"
             with part.open("wb") as file:
                 if name == _FILES[0]:
@@ -238,12 +235,12 @@ class BreadthFirst:
             part.replace(folder / name)
 
     def load(self, folder: Path, of: str = "") -> None:
-        """Load a saved search. Raises ValueError if it is a different one."""
+        """Load a saved search. Raises ValueError if there is none, or a different one."""
         with (folder / _FILES[1]).open("rb") as file:
-            saved_of, at, things = SavedReader(file).load()
+            saved_of, at, components = SavedReader(file).load()
         if saved_of != of:
             raise ValueError(f"{folder} holds another search: {saved_of}")
-        numbers = np.array([self.tables.number(thing) for thing in things], np.int32)
+        numbers = np.array([self.tables.number(component) for component in components], np.int32)
         with np.load(folder / _FILES[0]) as saved:
             rows, ways = numbers[saved["rows"]], saved["ways"]
             self.visited = Visited()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -26,33 +26,37 @@ _MIX, _MIX_TOO = np.int64(-7046029254386353131), np.int64(-4417276706812531889)
 _HALF = np.int64(0xFFFFFFFF)
 
 
+Compiled = TypeVar("Compiled", bound=Callable[..., object])
+Number = int | np.int64
+
+
 class Arrays(NamedTuple):
     """The current tables of `tables.py`."""
 
     entries: np.ndarray  # (key, rest of the key, value), by the key's hash
-    visible: np.ndarray  # the number of each view of each thing
-    contents: np.ndarray  # fingerprints of things
+    visible: np.ndarray  # the number of each view of each component
+    contents: np.ndarray  # fingerprints of components
     odds: np.ndarray  # odd factors of slots
     contexts: np.ndarray  # (slot, view) for each slot
     reads: np.ndarray  # (slot, view)
     rules: np.ndarray  # (first read, end of the reads, table)
-    laws: np.ndarray
-    menus: np.ndarray  # (first option, how many)
-    options: np.ndarray  # (label, chain)
-    links: np.ndarray  # (slot, operation, following chain) for each chain
-    results: np.ndarray  # (thing, chain to do first, chain to do last) for each result
+    invariants: np.ndarray
+    spans: np.ndarray  # (first action, how many) for each answer
+    actions: np.ndarray  # (name, transitions)
+    steps: np.ndarray  # (slot, transition, number of the rest) for each sequence of transitions
+    results: np.ndarray  # (component, transitions to do first, those to do last)
 
 
 class Successors(NamedTuple):
     """The successors of the expanded states."""
 
     place: np.ndarray  # of the predecessor
-    option: np.ndarray
+    action: np.ndarray
     rows: np.ndarray
     prints: np.ndarray
 
 
-def _compiled(function: Callable[..., Any], inline: bool = True) -> Any:
+def _compiled(function: Compiled, inline: bool = True) -> Compiled:
     """Compile a function, without numba's reference counts, because nothing here allocates."""
     if not IS_FAST:
         return function if inline else np.errstate(over="ignore")(function)
@@ -66,7 +70,7 @@ _entry = partial(_compiled, inline=False)
 
 
 @_compiled
-def _place(entries: np.ndarray, key: int, rest: int) -> Any:
+def _place(entries: np.ndarray, key: Number, rest: Number) -> Number:
     """The index of a key, or of the free place for it."""
     mixed = key * _MIX + rest * _MIX_TOO
     at = (mixed ^ (mixed >> 29)) & (len(entries) - 1)
@@ -84,7 +88,7 @@ def put(entries: np.ndarray, these: np.ndarray) -> None:
 
 
 @_compiled
-def _note(missing: np.ndarray, key: int, rest: int) -> None:
+def _note(missing: np.ndarray, key: Number, rest: Number) -> None:
     count = missing[0, 0]
     if count + 1 < len(missing):
         missing[count + 1, 0], missing[count + 1, 1] = key, rest
@@ -92,7 +96,7 @@ def _note(missing: np.ndarray, key: int, rest: int) -> None:
 
 
 @_compiled
-def _look_up(entries: np.ndarray, key: int, rest: int, missing: np.ndarray) -> Any:
+def _look_up(entries: np.ndarray, key: Number, rest: Number, missing: np.ndarray) -> Number:
     """The value of a key; a missing key is noted in `missing`."""
     at = _place(entries, key, rest)
     if entries[at, 0] != EMPTY:
@@ -102,21 +106,22 @@ def _look_up(entries: np.ndarray, key: int, rest: int, missing: np.ndarray) -> A
 
 
 @_compiled
-def _see(visible: np.ndarray, view: int, thing: int, missing: np.ndarray) -> Any:
-    shown = np.int64(visible[view, thing])
+def _see(visible: np.ndarray, view: int, component: Number, missing: np.ndarray) -> Number:
+    shown = np.int64(visible[view, component])
     if shown == UNKNOWN:
-        key = np.int64(VIEW) << 2 * BITS | np.int64(view) << BITS | np.int64(thing)
+        key = np.int64(VIEW) << 2 * BITS | np.int64(view) << BITS | np.int64(component)
         _note(missing, key, np.int64(0))
     return shown
 
 
 @_compiled
-def _ask(t: Arrays, rule: np.ndarray, rows: np.ndarray, place: int, missing: np.ndarray) -> Any:
+def _ask(t: Arrays, rule: np.ndarray, rows: np.ndarray, place: int, missing: np.ndarray) -> Number:
     """The number of a rule's answer; reads that do not fit into one key are folded."""
     table, filled, is_known = np.int64(rule[2]), 0, True
     key, rest = table << 2 * BITS, np.int64(0)
     for i in range(rule[0], rule[1]):
-        number, view = np.int64(rows[place, t.reads[i, 0]]), t.reads[i, 1]
+        number: Number = np.int64(rows[place, t.reads[i, 0]])
+        view = t.reads[i, 1]
         if view:
             number = _see(t.visible, view, number, missing)
             is_known &= number != UNKNOWN
@@ -137,22 +142,24 @@ def _ask(t: Arrays, rule: np.ndarray, rows: np.ndarray, place: int, missing: np.
 
 
 @_compiled
-def _run(t: Arrays, chain: Any, rows: np.ndarray, n: int, missing: np.ndarray) -> tuple[Any, Any]:
-    """Apply a chain to a row. Returns 1, 0 if it is impossible, or -1 if an entry is missing, and
-    the change of the fingerprint. Counts the operations in `missing`."""
+def _run(
+    t: Arrays, rest: Number, rows: np.ndarray, n: int, missing: np.ndarray
+) -> tuple[Number, Number]:
+    """Apply transitions to a row. Returns 1, 0 if that is impossible, or -1 if an entry is missing,
+    and the change of the fingerprint. Counts the transitions in `missing`."""
     added = np.int64(0)
     for _ in range(MOST_STEPS):
-        if not chain:
+        if not rest:
             return np.int64(1), added
         missing[0, 1] += 1
-        slot, operation, chain = t.links[chain, 0], t.links[chain, 1], t.links[chain, 2]
+        slot, transition, rest = t.steps[rest, 0], t.steps[rest, 1], t.steps[rest, 2]
         value, view = np.int64(rows[n, slot]), t.contexts[slot, 1]
-        context = np.int64(0)
+        context: Number = np.int64(0)
         if view:
             context = _see(t.visible, view, rows[n, t.contexts[slot, 0]], missing)
             if context == UNKNOWN:
                 return context, added
-        key = np.int64(RESULT) << 2 * BITS | value << BITS | np.int64(operation)
+        key = np.int64(RESULT) << 2 * BITS | value << BITS | np.int64(transition)
         result = _look_up(t.entries, key, context << 2 * BITS, missing)
         if result == UNKNOWN:
             return result, added
@@ -162,11 +169,11 @@ def _run(t: Arrays, chain: Any, rows: np.ndarray, n: int, missing: np.ndarray) -
         rows[n, slot] = new
         added += (t.contents[new] - t.contents[value]) * t.odds[slot]
         if first | last:
-            key = np.int64(JOIN) << 2 * BITS | np.int64(first) << BITS | np.int64(chain)
+            key = np.int64(JOIN) << 2 * BITS | np.int64(first) << BITS | np.int64(rest)
             joined = _look_up(t.entries, key, np.int64(last) << 2 * BITS, missing)
             if joined == UNKNOWN:
                 return joined, added
-            chain = joined
+            rest = joined
     raise RuntimeError("an action has too many steps")
 
 
@@ -180,20 +187,20 @@ def expand(
     for n in range(len(todo)):
         place, before, is_whole = todo[n], count, not is_full
         for r in range(len(t.rules) if is_whole else 0):
-            menu = _ask(t, t.rules[r], rows, place, missing)
-            if menu == UNKNOWN:
+            enabled = _ask(t, t.rules[r], rows, place, missing)
+            if enabled == UNKNOWN:
                 is_whole = False
                 continue
-            first = t.menus[menu, 0]
-            for option in range(first, first + t.menus[menu, 1]):
+            first = t.spans[enabled, 0]
+            for action in range(first, first + t.spans[enabled, 1]):
                 if count == len(out.place):
                     is_full, is_whole = True, False
                     break
                 for slot in range(rows.shape[1]):
                     out.rows[count, slot] = rows[place, slot]
-                done, added = _run(t, t.options[option, 1], out.rows, count, missing)
+                done, added = _run(t, t.actions[action, 1], out.rows, count, missing)
                 if done == 1:
-                    out.place[count], out.option[count] = place, option
+                    out.place[count], out.action[count] = place, action
                     out.prints[count] = prints[place] + added
                     count += 1
                 elif done:
@@ -214,8 +221,8 @@ def judge(
     left = 0
     for n in range(len(todo)):
         place, is_whole = todo[n], True
-        for law in range(len(t.laws)):
-            answer = _ask(t, t.laws[law], rows, place, missing)
+        for invariant in range(len(t.invariants)):
+            answer = _ask(t, t.invariants[invariant], rows, place, missing)
             if answer == UNKNOWN:
                 is_whole = False
             else:

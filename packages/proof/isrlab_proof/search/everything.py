@@ -81,7 +81,7 @@ class SearchResult:
     end: SearchEnd  # how many states, how deep, how long
     asked: str  # what was searched
     promise: str | None = None  # the broken one; of several, with the shortest playable schedule
-    actions: tuple[Any, ...] = ()  # that schedule
+    actions: tuple[str, ...] = ()  # that schedule
     text: str | None = None  # that schedule as a scenario; None if no times were found for it
 
     @property
@@ -185,7 +185,7 @@ def search_all(
     print(f"# chance that two states were counted as one: {end.collision_chance:.1e}")
     print(f"# {result}")
     if result.promise:
-        print(f"#   {'; '.join(' '.join(map(str, action)) for action in result.actions)}")
+        print(f"#   {'; '.join(result.actions)}")
         print(result.text or "# no real times were found at which the same happens")
         return BREAKS
     if result.holds:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -33,6 +33,10 @@ class StoppedBroker(Frozen):
     is_new: bool = False  # no reassignment has named it yet
 
 
+Machine = Broker | StoppedBroker
+Leads = tuple[Log, Leader] | None  # a leader as promises see it
+
+
 class Promises(Frozen):
     """The facts that an observer remembers."""
 
@@ -49,42 +53,43 @@ class StaleClock(Frozen):
     fetches: bool  # whether it still fetches
 
 
-def content(thing: Any) -> bytes:
+def content(component: object) -> bytes:
     """The content of a component, without version and settings, which are equal in all states."""
-    what: Any = thing
-    if isinstance(thing, Broker):
-        what = [thing.id, thing.replicas, thing.log, thing.role, thing.broker_epoch]
-        what += [thing.is_shutting_down, thing.metadata, thing.remembered, thing.unanswered]
-    elif isinstance(thing, Controller):
-        what = [thing.state, thing.alive, thing.replicas_of_partition_0]
-    elif isinstance(thing, tuple):
-        what = [(type(each).__name__, each) for each in thing]
-    return type(thing).__name__.encode() + _encode(what)
+    what: object = component
+    if isinstance(component, Broker):
+        b = component
+        what = (b.id, b.replicas, b.log, b.role, b.broker_epoch, b.is_shutting_down, b.metadata,
+                b.remembered, b.unanswered)  # fmt: skip
+    elif isinstance(component, Controller):
+        what = component.state, component.alive, component.replicas_of_partition_0
+    elif isinstance(component, tuple):
+        what = [(type(each).__name__, each) for each in component]
+    return type(component).__name__.encode() + _encode(what)
 
 
 # Views of a broker, of a link, or of the controller
 
 
-def fate(broker: Broker | StoppedBroker) -> int:
+def fate(broker: Machine) -> int:
     """0: alive, 1: dead, 2: never started."""
     return 1 + broker.is_new if isinstance(broker, StoppedBroker) else 0
 
 
-def can_start(broker: Broker | StoppedBroker) -> bool:
+def can_start(broker: Machine) -> bool:
     return isinstance(broker, StoppedBroker) and not (broker.is_halted or broker.is_new)
 
 
-def epoch(broker: Broker | StoppedBroker) -> int | None:
+def epoch(broker: Machine) -> int | None:
     """The broker epoch of its process; None without one."""
     return None if isinstance(broker, StoppedBroker) else broker.broker_epoch
 
 
-def recipient(broker: Broker | StoppedBroker) -> Any:
+def recipient(broker: Machine) -> tuple[m.BrokerInfo, ...] | None:
     """The part of a broker that decides which messages are sent to it."""
     return None if isinstance(broker, StoppedBroker) else broker.metadata
 
 
-def asking(broker: Broker | StoppedBroker) -> tuple[int, int] | None:
+def asking(broker: Machine) -> tuple[int, int] | None:
     """The leader that a follower waits for, and the number of its request."""
     role = getattr(broker, "role", None)
     if not isinstance(role, Follower) or role.is_waiting or role.leader == NO_LEADER:
@@ -92,7 +97,7 @@ def asking(broker: Broker | StoppedBroker) -> tuple[int, int] | None:
     return role.leader, role.request
 
 
-def waiting(broker: Broker | StoppedBroker) -> tuple[tuple[int, int], ...] | None:
+def waiting(broker: Machine) -> tuple[tuple[int, int], ...] | None:
     """(follower, number) of the fetches parked at a broker; None if the broker is dead."""
     role = getattr(broker, "role", None)
     parked = role.parked if isinstance(role, Leader) else ()
@@ -116,7 +121,7 @@ def changes(messages: tuple[m.Message, ...]) -> tuple[int, ...]:
     return tuple(sorted(x.request for x in messages if isinstance(x, kinds)))
 
 
-def unanswered(broker: Broker | StoppedBroker) -> int:
+def unanswered(broker: Machine) -> int:
     """The number of the ISR change that a leader waits for; -1: none."""
     asked = getattr(broker, "unanswered", None)
     return asked.request if asked else -1
@@ -127,8 +132,8 @@ def knows(broker: int) -> Callable[[Controller], bool | None]:
     return lambda controller: controller.is_alive(broker) or None
 
 
-class BrokerOptions(NamedTuple):
-    """The possible actions and faults of a broker."""
+class Abilities(NamedTuple):
+    """What a broker can do, and what can happen to it."""
 
     oldest: tuple[int, int] | None  # (follower, number) of the fetch that is parked first
     leads: bool
@@ -137,12 +142,12 @@ class BrokerOptions(NamedTuple):
     is_checkpointed: bool
 
 
-def broker_options(broker: Broker | StoppedBroker, two_ways: bool) -> BrokerOptions | None:
+def abilities(broker: Machine, two_ways: bool) -> Abilities | None:
     if isinstance(broker, StoppedBroker):
         return None
     role, log = broker.role, broker.log
     parked = role.parked[:1] if isinstance(role, Leader) else ()
-    return BrokerOptions(
+    return Abilities(
         next(((p.fetch.replica, p.fetch.request) for p in parked), None),
         isinstance(role, Leader),
         tuple(_lates(broker, two_ways)),
@@ -163,14 +168,14 @@ def _lates(broker: Broker, two_ways: bool) -> Iterator[StaleClock]:
 # Views for promises, as in `safety.View`
 
 
-def holds(broker: Broker | StoppedBroker) -> Log | None:
+def holds(broker: Machine) -> Log | None:
     """The log of a broker as promises see it; None without a process."""
     if isinstance(broker, StoppedBroker):
         return None
     return Log(broker.log.records, broker.log.log_start_offset, broker.log.high_watermark)
 
 
-def leads(broker: Broker | StoppedBroker) -> tuple[Log, Leader] | None:
+def leads(broker: Machine) -> Leads:
     """A leader's log, its ISR, and its followers' end offsets as it knows them."""
     log, role = holds(broker), getattr(broker, "role", None)
     if log is None or not isinstance(role, Leader):
@@ -198,16 +203,3 @@ def aged(broker: Broker, late: StaleClock) -> Broker:
     aged = replace(remote, last_caught_up_time_ms=OLD_MS, last_fetch_time_ms=fetched_ms)
     remotes = tuple(aged if r is remote else r for r in role.remotes)
     return replace(broker, role=replace(role, remotes=remotes))
-
-
-def targets(controller: Controller, brokers: tuple[int, ...]) -> tuple[tuple[int, ...] | None, ...]:
-    """The assignments that an operator may request: one or all replicas exchanged, one fewer, one
-    more, or a cancellation (None)."""
-    now = controller.state.target
-    others = [b for b in brokers if b not in now]
-    wanted = [tuple(b if r == gone else r for r in now) for gone in now for b in others]
-    wanted += [tuple(r for r in now if r != gone) for gone in now] if len(now) > 1 else []
-    wanted += [(*now, b) for b in others]
-    wanted += [tuple(others[: len(now)])] if len(others) >= len(now) > 1 else []
-    is_going_on = controller.state.adding or controller.state.removing
-    return (*wanted, *([None] if is_going_on else []))

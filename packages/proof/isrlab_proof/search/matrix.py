@@ -100,10 +100,9 @@ def ask(question: str, rules: str, workers: int = 1) -> MatrixAnswer:
     budgets = budgets_of(row.budgets.split())
     result = try_all((COLUMNS | SWITCHED)[rules], row.of, budgets, row.promise, **how)
     at, ended = result.end.progress, result.end.ended
-    schedule = "; ".join(" ".join(map(str, action)) for action in result.actions)
     return MatrixAnswer(
         question, rules, row.asked, len(result.actions), ended, at.distinct, at.transitions,
-        at.depth - 1, round(at.seconds, 1), schedule, result.text is not None,
+        at.depth - 1, round(at.seconds, 1), "; ".join(result.actions), result.text is not None,
     )  # fmt: skip
 
 

@@ -1,11 +1,12 @@
 """The search of everything as a Spark job, for searches larger than the memory of one machine.
 
-Theory of operation. A state is stored as its fingerprint, the fingerprints of its things, and the
-fingerprint of a state from which it was reached. `folder` has the states of each level as Parquet,
-and the counts and new things of each complete level; a stopped job continues after the last of
-these. Spark's workers expand a level with `Tables`, as a single process does. Each fingerprint
-counts once, and an anti-join removes the states of earlier levels. Only new things and the path to
-a break come to the driver, which sends all things to the workers with the next level.
+Theory of operation. A state is stored as its fingerprint, the fingerprints of its components, and
+the fingerprint of a state from which it was reached. `folder` has the states of each level as
+Parquet, and the counts and new components of each complete level; a stopped job continues after the
+last of these. Spark's workers expand a level with `Tables`, as a single process does. Each
+fingerprint counts once, and an anti-join removes the states of earlier levels. Only new components
+and the path to a break come to the driver, which sends all components to the workers with the next
+level.
 
 The counts equal those of `BreadthFirst`, but another of several shortest schedules may be found.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 import io
 import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,10 +30,10 @@ from isrlab_proof.search.tables import System, Tables
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SCHEMA = "print long, things array<long>, source long, bits long, times long, thing binary"
+SCHEMA = "print long, components array<long>, source long, bits long, times long, component binary"
 COUNTED = (
     "asked string, depth int, distinct long, transitions long, broken map<string, long>, "
-    "things map<long, binary>"
+    "components map<long, binary>"
 )
 Make = Callable[[], System]
 _TABLES: dict[str, Tables] = {}  # of a worker, which keeps them for later levels
@@ -45,7 +46,7 @@ class LevelCount(NamedTuple):
     distinct: int
     transitions: int
     broken: dict[str, int]  # the fingerprint of a state that breaks the promise
-    things: dict[int, bytes]  # the new ones, by fingerprint
+    components: dict[int, bytes]  # the new ones, by fingerprint
 
 
 @dataclass
@@ -60,7 +61,7 @@ class SparkSearch:
     stops: bool = True
     most_depth: int = 1 << 30
     tell: Callable[[Extent], None] = lambda progress: None
-    things: dict[int, bytes] = field(default_factory=dict)
+    components: dict[int, bytes] = field(default_factory=dict)
 
     def run(self) -> SearchEnd:
         """Continue the search in the folder. Raises ValueError if that is a different one."""
@@ -81,10 +82,10 @@ class SparkSearch:
         if not at.depth:
             row = tables.row(tables.system.first)
             first = _states(tables, row, tables.fingerprints(row), np.zeros(1, np.int64))
-            things = pa.Table.from_batches([first, _new_things(tables, set())])
-            self._count(at, self._keep(self.spark.createDataFrame(things), 1))
+            table = pa.Table.from_batches([first, _new_components(tables, ())])
+            self._count(at, self._keep(self.spark.createDataFrame(table), 1))
         while at.level and at.depth < self.most_depth and not (self.stops and at.broken):
-            expand = partial(_expanded, self.make, self.asked, self.things)
+            expand = partial(_expanded, self.make, self.asked, self.components)
             offered = self._level(at.depth).mapInArrow(expand, SCHEMA)
             self._count(at, self._keep(offered, at.depth + 1))
             at.seconds, at.memory = time.perf_counter() - began, resident_bytes()
@@ -112,16 +113,17 @@ class SparkSearch:
         path = f"{self.folder}/offered"
         offered.write.mode("overwrite").parquet(path)
         offered = self.spark.read.parquet(path)
-        states, things = offered.where("thing IS NULL"), offered.where("thing IS NOT NULL")
+        states = offered.where("component IS NULL")
+        pairs = offered.where("component IS NOT NULL").select("print", "component").collect()
         new = states.groupBy("print").agg(
-            F.first("things").alias("things"), F.min("source").alias("source"),
+            F.first("components").alias("components"), F.min("source").alias("source"),
             F.first("bits").alias("bits"),
         )  # fmt: skip
         if depth > 1:
             visited = self._level(*range(1, depth)).select("print")
             new = new.join(visited, on="print", how="left_anti")
         new.write.mode("overwrite").parquet(f"{self.folder}/level{depth}")
-        news = {row.print: bytes(row.thing) for row in things.select("print", "thing").collect()}
+        news = {row.print: bytes(row.component) for row in pairs}
         transitions = states.agg(F.sum("times")).first()[0] if depth > 1 else 0
         kinds = self._level(depth).groupBy("bits").agg(F.count("*"), F.min("print")).collect()
         broken = {
@@ -136,14 +138,14 @@ class SparkSearch:
         return counted
 
     def _count(self, at: Extent, level: LevelCount) -> None:
-        self.things |= level.things
+        self.components |= level.components
         at.level, at.depth = level.distinct, at.depth + bool(level.distinct)
         at.distinct += level.distinct
         at.transitions += level.transitions
         for name, state in level.broken.items():
             at.broken.setdefault(name, (level.depth, state))
 
-    def _way(self, tables: Tables, depth: int, state: int) -> list[Any]:
+    def _way(self, tables: Tables, depth: int, state: int) -> list[str]:
         """The actions that lead to a state of the level `depth`."""
         prints, actions = [state], []
         for level in range(depth, 1, -1):
@@ -153,7 +155,7 @@ class SparkSearch:
         for state in reversed(prints[:-1]):
             offered = tables.expand(rows, tables.fingerprints(rows))
             way = int(np.flatnonzero(offered.prints == state)[0])
-            actions.append(tables.label(offered.option[way]))
+            actions.append(tables.name(offered.action[way]))
             rows = offered.rows[way : way + 1]
         return actions
 
@@ -162,23 +164,23 @@ class SparkSearch:
 
 
 def _expanded(
-    make: Make, asked: str, things: dict[int, bytes], batches: Iterator[pa.RecordBatch]
+    make: Make, asked: str, components: dict[int, bytes], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The successors of a level's states, and the things that are new in them."""
+    """The successors of a level's states, and the components that are new in them."""
     if asked not in _TABLES:
         _TABLES[asked] = Tables(make())
     tables = _TABLES[asked]
-    numbers = tables.things.numbers
-    for print_, thing in things.items():
+    numbers = tables.components.numbers
+    for print_, component in components.items():
         if print_ not in numbers:
-            tables.number(SavedReader(io.BytesIO(thing)).load())
+            tables.number(SavedReader(io.BytesIO(component)).load())
     for batch in batches:
-        kinds, places = np.unique(batch["things"].flatten().to_numpy(), return_inverse=True)
+        kinds, places = np.unique(batch["components"].flatten().to_numpy(), return_inverse=True)
         rows = np.array([numbers[kind] for kind in kinds.tolist()], np.int32)[places]
         rows, prints = rows.reshape(len(batch), -1), batch["print"].to_numpy()
         offered = tables.expand(rows, prints)
         yield _states(tables, offered.rows, offered.prints, prints[offered.place])
-    yield _new_things(tables, things)
+    yield _new_components(tables, components)
 
 
 def _states(
@@ -188,14 +190,15 @@ def _states(
     prints, first, times = np.unique(prints, return_index=True, return_counts=True)
     rows = rows[first]
     ends = np.arange(len(rows) + 1, dtype=np.int32) * rows.shape[1]
-    things = pa.ListArray.from_arrays(ends, tables.contents.all[rows].ravel())
-    bits, no_thing = tables.broken(rows), pa.nulls(len(rows), pa.binary())
-    return _batch(prints, things, sources[first], bits, times, no_thing)
+    components = pa.ListArray.from_arrays(ends, tables.contents.all[rows].ravel())
+    bits, no_component = tables.broken(rows), pa.nulls(len(rows), pa.binary())
+    return _batch(prints, components, sources[first], bits, times, no_component)
 
 
-def _new_things(tables: Tables, known: Any) -> pa.RecordBatch:
-    new = {print_: pickle.dumps(tables.things.values[number], protocol=5)
-           for print_, number in tables.things.numbers.items() if print_ not in known}  # fmt: skip
+def _new_components(tables: Tables, known: Container[int]) -> pa.RecordBatch:
+    values, numbers = tables.components.values, tables.components.numbers
+    new = {print_: pickle.dumps(values[number], protocol=5)
+           for print_, number in numbers.items() if print_ not in known}  # fmt: skip
     prints, none = np.array([*new], np.int64), np.zeros(len(new), np.int64)
     nothing = pa.nulls(len(new), pa.list_(pa.int64()))
     return _batch(prints, nothing, none, none, none, pa.array([*new.values()], pa.binary()))

@@ -1,18 +1,17 @@
 """Schedules of the search as scenario text, which the clocked world plays.
 
-Theory of operation. The text is built while it is played: each action becomes the lines that
-perform it in the current cluster. Actions without a command (a parked fetch that expires, a retry,
-an ISR check) happen when time passes, so the text lets time pass, and the settings in its second
-line prevent anything else from happening then. A follower is late when it has not fetched for the
-lag time: so time passes at an earlier step, while all other followers fetch. Each earlier step is
-tried, and the first text that breaks the promise in the clocked world is the result. A schedule
-for which no times are found has no text.
+Theory of operation. An action is a line of the scenario language. The text is built while it is
+played, since a line may need others before it in the current cluster. Actions without a line (a
+parked fetch that expires, a retry, an ISR check) happen when time passes, so the text lets time
+pass, and the settings in its second line prevent anything else from happening then. A follower is
+late when it has not fetched for the lag time: so time passes at an earlier step, while all other
+followers fetch. Each earlier step is tried, and the first text that breaks the promise in the
+clocked world is the result. A schedule for which no times are found has no text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from isrlab.engine import messages as m
 from isrlab.engine import safety
@@ -21,14 +20,17 @@ from isrlab.world import scenario
 from isrlab.world.cluster import Cluster, NotSettledError
 from isrlab.world.commands import COMMANDS, ONE, obey
 from isrlab.world.script import Command, Run, ScriptError
-from isrlab.world.words import address, ids
+from isrlab.world.words import link
 from isrlab_proof.search.enabled import EngineSystem
 from isrlab_proof.search.space import Space
-from isrlab_proof.search.tables import Tables
+from isrlab_proof.search.tables import Component, Tables
 
 LONG = "1000h"  # longer than any schedule
+TIMERS = {  # of the actions that happen when time passes
+    "expire_fetch": m.ExpireFetch, "retry": m.RetryRequest, "late": m.ExpireIsr,
+    "checkpoint": m.CheckpointHighWatermark, "ask_again": m.RetryAlterPartition,
+}  # fmt: skip
 LAG_S, WAIT_S = 30, 9  # for late followers; three waits of a parked fetch fit in between
-Deed = tuple[Any, ...]
 
 
 class Impossible(Exception):
@@ -61,54 +63,46 @@ class _Text:
         except (ScriptError, NotSettledError) as error:
             raise Impossible(str(error)) from None
 
-    def act(self, action: Deed, state: Any) -> None:
-        name, *who = action
-        broker = who[0] if who else 0
-        plain = {"flush": "flush", "shut down": "clean_shutdown"}
-        if name in ("deliver", "lose"):
-            self._pass_on(state, who[0], who[1], "deliver" if name == "deliver" else "drop")
-        elif name == "produce":
-            self.play(f"produce {broker} acks={who[1]}")
-        elif name in ("crash", "lose power"):
+    def act(self, action: str, state: Sequence[Component]) -> None:
+        """Play an action: its line, after others that make the cluster ready for it."""
+        verb, *words = action.split()
+        if verb in ("deliver", "drop"):
+            source, target = (
+                m.CONTROLLER if end == "controller" else int(end) for end in words[0].split(">")
+            )
+            self._pass_on(state, source, target, verb)
+        elif verb in ("kill", "power_loss", "start"):
+            broker = int(words[0])
             self._drop_all(broker)
-            self.play(f"{'kill' if name == 'crash' else 'power_loss'} {broker}")
-        elif name == "start":
-            self._drop_all(broker)
-            if self.cluster.is_cut(broker, m.CONTROLLER):
+            if verb == "start" and self.cluster.is_cut(broker, m.CONTROLLER):
                 self.play(f"heal {broker} controller")
-            self.play(f"start {broker}")
-        elif name == "expire":
+            self.play(action)
+        elif verb == "fence":
+            self.play(f"cut {words[0]} controller")
+            self._drop_all(int(words[0]), (m.CONTROLLER,))
             self.play("elect")
-        elif name == "elect":
-            self.play(f"elect {who[0]}")
-        elif name == "fence":
-            self.play(f"cut {broker} controller")
-            self._drop_all(broker, (m.CONTROLLER,))
-            self.play("elect")
-        elif name == "register":
-            self.play(f"heal {broker} controller")
-        elif name == "reassign":
-            self.play(f"reassign {'cancel' if who == ['cancel'] else ids(tuple(who))}")
-        elif name == "fail over":
-            self.play("hard_bounce controller")
-        elif name in plain:
-            self.play(f"{plain[name]} {broker}")
+        elif verb == "register":
+            self.play(f"heal {words[0]} controller")
+        elif verb in TIMERS:
+            self._wait(verb, int(words[0]), words[1:])
         else:
-            self._wait(name, who)
+            self.play(action)
 
     def settle(self) -> None:
         """If the controller is prompt, deliver all messages from and to it."""
         while self.system.prompt:
             ours = (e for e in self.cluster.queue if e.partition == self.cluster.number)
-            ends = ((e.source, e.target) for e in ours if not e.is_timer)
-            link = next((pair for pair in ends if m.CONTROLLER in pair), None)
-            if link is None:
+            pairs = ((e.source, e.target) for e in ours if not e.is_timer)
+            ends = next((pair for pair in pairs if m.CONTROLLER in pair), None)
+            if ends is None:
                 return
-            self.play(f"deliver {address(link[0])}>{address(link[1])}")
+            self.play(f"deliver {link(*ends)}")
 
-    def _pass_on(self, state: Any, source: int, target: int, verb: str) -> None:
+    def _pass_on(self, state: Sequence[Component], source: int, target: int, verb: str) -> None:
         """Deliver the next message, after any metadata, which the space leaves out."""
-        wanted = state[self.system.links[source, target]][0]
+        queue = state[self.system.links[source, target]]
+        assert isinstance(queue, tuple)
+        wanted = queue[0]
         waiting = self.cluster.on_link(source, target)
         for count, envelope in enumerate(waiting, 1):
             message = envelope.message
@@ -116,10 +110,10 @@ class _Text:
             if isinstance(wanted, m.UpdateMetadata) and is_same:
                 is_same = message.brokers == wanted.brokers
             if is_same:
-                link = f"{address(source)}>{address(target)}"
+                where = link(source, target)
                 if verb == "drop" and count > 1:
-                    self.play(f"deliver {link} {count - 1}")
-                self.play(f"{verb} {link}{f' {count}' if verb == 'deliver' and count > 1 else ''}")
+                    self.play(f"deliver {where} {count - 1}")
+                self.play(f"{verb} {where}{f' {count}' if verb == 'deliver' and count > 1 else ''}")
                 return
         raise Impossible(f"no {type(wanted).__name__} on {source}>{target}")
 
@@ -129,27 +123,23 @@ class _Text:
         links += [(broker, other) for other in others]
         for source, target in links:
             if self.cluster.on_link(source, target):
-                self.play(f"drop {address(source)}>{address(target)} all")
+                self.play(f"drop {link(source, target)} all")
 
-    def _wait(self, name: str, who: list[Any]) -> None:
+    def _wait(self, name: str, broker: int, words: list[str]) -> None:
         """Let time pass until a timer fires."""
-        cluster, broker = self.cluster, who[0]
-        kinds = {
-            "answer oldest": m.ExpireFetch, "retry": m.RetryRequest, "checkpoint":
-            m.CheckpointHighWatermark, "ask again": m.RetryAlterPartition, "late": m.ExpireIsr,
-        }  # fmt: skip
+        cluster = self.cluster
         role = cluster.brokers[broker].role
-        wanted: dict[str, Any] = {}
-        if name == "answer oldest" and isinstance(role, Leader):
+        wanted: dict[str, int] = {}
+        if name == "expire_fetch" and isinstance(role, Leader):
             fetch = role.parked[0].fetch
             wanted = {"replica": fetch.replica, "request": fetch.request}
         elif name == "retry" and isinstance(role, Follower):
             wanted = {"request": role.request}
         elif name == "late" and isinstance(role, Leader):
-            self._outlast(who[1], role)
+            self._outlast(int(words[0]), role)
         for event in cluster.queue:
             message = event.message
-            is_ours = event.is_timer and event.target == broker and type(message) is kinds[name]
+            is_ours = event.is_timer and event.target == broker and type(message) is TIMERS[name]
             if is_ours and all(getattr(message, key) == wanted[key] for key in wanted):
                 self.play(f"advance {event.due_ms - cluster.now_ms}ms")
                 return
@@ -170,11 +160,11 @@ class _Text:
             for number, broker in sorted(self.cluster.brokers.items()):
                 role = broker.role
                 if isinstance(role, Follower) and number != follower:
-                    for link in (f"{role.leader}>{number}", f"{number}>{role.leader}"):
-                        self.play(f"deliver {link} any")
+                    for ends in ((role.leader, number), (number, role.leader)):
+                        self.play(f"deliver {link(*ends)} any")
 
 
-def text_of(system: EngineSystem, partition: str, actions: list[Deed], promise: str) -> str | None:
+def text_of(system: EngineSystem, partition: str, actions: list[str], promise: str) -> str | None:
     """A scenario with these actions that breaks the promise; None if no times for it are found.
 
     `partition` is the `partition` line at the start of the search, with any lines that follow it.
@@ -182,14 +172,14 @@ def text_of(system: EngineSystem, partition: str, actions: list[Deed], promise: 
     states, tables = [tuple(system.first)], Tables(system)
     for action in actions:
         states.append(dict(tables.successors(states[-1]))[action])
-    lates = [i for i, action in enumerate(actions) if action[0] == "late"]
+    lates = [i for i, action in enumerate(actions) if action.startswith("late")]
     for early in [None, *range(lates[0], -1, -1)] if lates else [None]:
         for head in _heads(system, partition, actions):
             try:
                 text = _Text(system, head)
                 for i, (action, state) in enumerate(zip(actions, states, strict=False)):
                     if i == early:
-                        text.keep_fresh(actions[lates[0]][2])
+                        text.keep_fresh(int(actions[lates[0]].split()[2]))
                     text.act(action, state)
                     text.settle()
                 text.play(f"check {promise}")
@@ -200,17 +190,16 @@ def text_of(system: EngineSystem, partition: str, actions: list[Deed], promise: 
     return None
 
 
-def _heads(system: Space, partition: str, actions: list[Deed]) -> Iterator[list[str]]:
+def _heads(system: Space, partition: str, actions: list[str]) -> Iterator[list[str]]:
     """First lines with settings under which only the timers fire that the schedule waits for."""
-    names = {action[0] for action in actions}
-    waits = names & {"answer oldest", "retry", "checkpoint", "ask again", "late"}
+    names = {action.split()[0] for action in actions}
+    waits = names & TIMERS.keys()
     settings = [f"session.timeout.ms={LONG}"]
     if waits:
         lag = f"{LAG_S}s" if "late" in names else LONG
-        wait = LONG if "answer oldest" not in names and "late" not in names else f"{WAIT_S}s"
+        wait = LONG if "expire_fetch" not in names and "late" not in names else f"{WAIT_S}s"
         settings += [f"replica.lag.time.max.ms={lag}", f"replica.fetch.wait.max.ms={wait}"]
-        settings += [f"{name}={LONG}" for name in ("replica.socket.timeout.ms",)]
-        settings += [f"request.timeout.ms={LONG}"]
+        settings += [f"replica.socket.timeout.ms={LONG}", f"request.timeout.ms={LONG}"]
         if "checkpoint" not in names:
             settings += [f"replica.high.watermark.checkpoint.interval.ms={LONG}"]
     first, *others = partition.splitlines()

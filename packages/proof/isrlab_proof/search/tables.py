@@ -1,21 +1,21 @@
 """Numbers for components and transitions, looked up for many states at a time.
 
-Theory of operation. A state is a row of numbers, one for each component (`slot`) of a system; a
-number stands for a *thing*, the component's value. A rule reads a few slots and gives the possible
-actions, each a label and a chain of operations. An operation gives one slot's new thing, and other
-operations to do before or after the rest of the chain. A law reads a few slots and gives the broken
-promises. These are plain functions, each computed once for given things; then the answer is a
-number in a table. `compiled.py` looks up all rows, in any number of threads, and notes missing
-entries; when all threads are done, these are computed here, and the threads continue.
+Theory of operation. A state is a row of numbers, one for the component in each `slot` of a system.
+A rule reads a few slots and gives the enabled actions, each with its transitions. A transition
+gives one slot's new component, and others to do before or after the rest of the action's. An
+invariant reads a few slots and gives the broken promises. These are plain functions, each computed
+once for given components; then the answer is a number in a table. `compiled.py` looks up all rows,
+in any number of threads, and notes missing entries; when all threads are done, these are computed
+here, and the threads continue.
 
-A thing's number is valid only in this process. Its fingerprint is a hash of its content. A state's
-is the sum of its things' fingerprints, each times an odd number for its slot, modulo 2**64: equal
-in every process, and cheap to update when one slot changes.
+A component's number is valid only in this process. Its fingerprint is a hash of its content. A
+state's is the sum of its components' fingerprints, each times an odd number for its slot, modulo
+2**64: equal in every process, and cheap to update when one slot changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from hashlib import blake2b
@@ -37,40 +37,50 @@ from isrlab_proof.search.compiled import (
 
 ROOM = 1 << 16  # minimum space for the successors of a part of the rows
 NOTES = 1 << 14  # missing entries noted in one pass
-Doings = tuple[tuple[int, Hashable], ...]  # (slot, operation)
-Choices = Sequence[tuple[Hashable, Doings]]  # (label, operations)
+Component = Hashable  # of a state, or a view of one
+Transition = tuple[Any, ...]  # its name, and values
+Step = tuple[int, Transition]  # with its slot
+Transitions = tuple[Step, ...]
+Actions = Iterable[tuple[str, Transitions]]  # that are enabled, by name
 
 
 class Read(NamedTuple):
-    """A rule's view of a slot: the thing, or `view` of it."""
+    """What a rule sees of a slot: the component, or `view` of it."""
 
     slot: int
-    view: Callable[[Any], Hashable] | None = None
+    view: Callable[[Any], Component] | None = None
 
 
 class Query(NamedTuple):
     reads: tuple[Read, ...]
-    answer: Callable[..., Any]  # Choices, or for a law the broken promises, as bits
+    answer: Callable[..., Actions | int]  # for an invariant the broken promises, as bits
+
+
+class Next(NamedTuple):
+    """What a transition leads to: `first` is done before the rest of the action, `last` after."""
+
+    component: Component
+    first: Transitions = ()
+    last: Transitions = ()
 
 
 class System(Protocol):
-    """A system to search. `operate` gives (thing, operations to do first, operations to do last),
-    or None if the option is impossible. `contexts` has a view for the operations of each slot."""
+    """A system to search. `contexts` has what the transitions of each slot see besides it."""
 
-    promises: Any  # names
-    first: Any  # a thing for each slot
-    rules: Any  # Sequence[Query]
-    laws: Any
-    contexts: Any  # Sequence[Read | None]
-    ends: Any  # links that stay last in their chain
+    promises: Sequence[str]
+    first: Sequence[Component]  # by slot
+    rules: Sequence[Query]
+    invariants: Sequence[Query]
+    contexts: Sequence[Read | None]
+    ends: Transitions  # those that stay last in their action
 
-    def operate(
-        self, operation: Any, thing: Any, context: Any
-    ) -> tuple[Any, Doings, Doings] | None:
-        """The effect of an operation on a thing."""
+    def transit(
+        self, transition: Transition, component: Component, context: Component
+    ) -> Next | None:
+        """The effect on a component; None if the action is impossible."""
 
-    def content(self, thing: Any) -> bytes:
-        """Bytes that are equal in every process, and different for different things."""
+    def content(self, component: Component) -> bytes:
+        """Bytes that are equal in every process, and different for different components."""
 
 
 class GrowingArray:
@@ -114,21 +124,25 @@ class Tables:
     def __init__(self, system: System, workers: int = 1) -> None:
         self.system, self.workers = system, workers
         self.pool = ThreadPoolExecutor(workers) if workers > 1 else None
-        self.things, self.contents = Numbering(), GrowingArray(kind=np.int64)
-        self.operations, self.labels, self.views = Numbering(), Numbering(), Numbering()
+        self.components, self.contents = Numbering(), GrowingArray(kind=np.int64)
+        self.transitions, self.names, self.views = Numbering(), Numbering(), Numbering()
         self.views(None, (type(None), None))  # types tell True from 1
-        self.chains, self.links = Numbering(()), GrowingArray(3)
-        self.links.append(0, 0, 0)  # the empty chain
-        self.menus, self.menu, self.options = Numbering(), GrowingArray(2), GrowingArray(2)
+        self.sequences, self.steps = Numbering(()), GrowingArray(3)
+        self.steps.append(0, 0, 0)  # the empty sequence
+        self.enabled, self.spans, self.actions = Numbering(), GrowingArray(2), GrowingArray(2)
         self.results = GrowingArray(3)
         self.functions = Numbering(None)  # of views
         self.entries, self.count = np.full((1 << 12, 3), EMPTY), 0
         self.asked = 0
         self.notes = [np.zeros((NOTES, 2), np.int64) for _ in range(workers)]
-        self.answers: list[Any] = [self._view, self._operate, self._join]  # by table
+        self.answers: list[Callable[[tuple[int, ...]], int]] = [
+            self._view,
+            self._transit,
+            self._join,
+        ]  # by table
         self.reads: list[tuple[int, int]] = []
-        self.rules = np.array([self._ruled(rule, self._menu) for rule in system.rules])
-        self.laws = np.array([self._ruled(law, int) for law in system.laws])
+        self.rules = np.array([self._ruled(rule, self._enabled) for rule in system.rules])
+        self.invariants = np.array([self._ruled(invariant, int) for invariant in system.invariants])
         self.read = np.array(self.reads)
         self.odds = np.array([_mixed(b"slot%d" % i) | 1 for i in range(len(system.first))])
         contexts = [read or Read(0) for read in system.contexts]
@@ -139,19 +153,19 @@ class Tables:
         if self.pool:
             self.pool.shutdown()
 
-    def number(self, thing: Any) -> int:
-        """The number of a thing, which may be new."""
-        content = _mixed(self.system.content(thing))
-        number = self.things(thing, content)
+    def number(self, component: Component) -> int:
+        """The number of a component, which may be new."""
+        content = _mixed(self.system.content(component))
+        number = self.components(component, content)
         if number == self.contents.count:
             self.contents.append(content)
         return number
 
-    def row(self, things: Sequence[Any]) -> np.ndarray:
-        return np.array([[self.number(thing) for thing in things]], np.int32)
+    def row(self, components: Sequence[Component]) -> np.ndarray:
+        return np.array([[self.number(component) for component in components]], np.int32)
 
-    def state(self, row: np.ndarray) -> tuple[Any, ...]:
-        return tuple(self.things.values[number] for number in row.tolist())
+    def state(self, row: np.ndarray) -> tuple[Component, ...]:
+        return tuple(self.components.values[number] for number in row.tolist())
 
     def fingerprints(self, rows: np.ndarray) -> np.ndarray:
         prints = np.zeros(len(rows), np.int64)
@@ -161,7 +175,7 @@ class Tables:
 
     # Answers, each computed once
 
-    def _ruled(self, rule: Query, number: Callable[[Any], int]) -> tuple[int, int, int]:
+    def _ruled(self, rule: Query, number: Callable[..., int]) -> tuple[int, int, int]:
         """A rule's first read, end of reads, and table, after the tables that fold its reads."""
         start, table = len(self.reads), len(self.answers)
         self.reads += [(r.slot, self.functions(r.view)) for r in rule.reads]
@@ -177,7 +191,7 @@ class Tables:
             for folds in reversed(known):
                 numbers = *folds[numbers[0]], *numbers[1:]
             shown = [
-                (self.things if r.view is None else self.views).values[n]
+                (self.components if r.view is None else self.views).values[n]
                 for r, n in zip(rule.reads, numbers, strict=True)
             ]
             return number(rule.answer(*shown))
@@ -186,39 +200,39 @@ class Tables:
         return start, len(self.reads), table
 
     def _view(self, numbers: tuple[int, ...]) -> int:
-        view, thing = numbers[:2]
-        shown = self.functions.values[view](self.things.values[thing])
-        self.visible[view, thing] = number = self.views(shown, (type(shown), shown))
+        view, component = numbers[:2]
+        shown = self.functions.values[view](self.components.values[component])
+        self.visible[view, component] = number = self.views(shown, (type(shown), shown))
         return number
 
-    def _menu(self, options: Choices) -> int:
-        choices = tuple((self.labels(label), self._chain(chain)) for label, chain in options)
-        number = self.menus(choices)
-        if number == self.menu.count:
-            self.menu.append(self.options.count, len(choices))
+    def _enabled(self, actions: Actions) -> int:
+        choices = tuple((self.names(name), self._sequence(sequence)) for name, sequence in actions)
+        number = self.enabled(choices)
+        if number == self.spans.count:
+            self.spans.append(self.actions.count, len(choices))
             for choice in choices:
-                self.options.append(*choice)
+                self.actions.append(*choice)
         return number
 
-    def _chain(self, chain: Doings) -> int:
-        known = self.chains.numbers.get(chain)
+    def _sequence(self, sequence: Transitions) -> int:
+        known = self.sequences.numbers.get(sequence)
         if known is None:
-            (slot, operation), tail = chain[0], self._chain(chain[1:])
-            self.links.append(slot, self.operations(operation), tail)
-            known = self.chains(chain)
+            (slot, transition), tail = sequence[0], self._sequence(sequence[1:])
+            self.steps.append(slot, self.transitions(transition), tail)
+            known = self.sequences(sequence)
         return known
 
-    def _operate(self, numbers: tuple[int, ...]) -> int:
-        thing, context = self.things.values[numbers[0]], self.views.values[numbers[2]]
-        done = self.system.operate(self.operations.values[numbers[1]], thing, context)
-        thing, first, last = done or (None, (), ())
-        number = self.number(thing) if done else NEVER
-        return self.results.append(number, self._chain(first), self._chain(last))
+    def _transit(self, numbers: tuple[int, ...]) -> int:
+        component, context = self.components.values[numbers[0]], self.views.values[numbers[2]]
+        done = self.system.transit(self.transitions.values[numbers[1]], component, context)
+        after, first, last = done or Next(None)
+        number = self.number(after) if done else NEVER
+        return self.results.append(number, self._sequence(first), self._sequence(last))
 
     def _join(self, numbers: tuple[int, ...]) -> int:
-        first, rest, last = (self.chains.values[number] for number in numbers[:3])
+        first, rest, last = (self.sequences.values[number] for number in numbers[:3])
         ends = len(rest) - (bool(rest) and rest[-1] in self.system.ends)
-        return self._chain((*first, *rest[:ends], *last, *rest[ends:]))
+        return self._sequence((*first, *rest[:ends], *last, *rest[ends:]))
 
     def _learn(self, notes: np.ndarray) -> None:
         """Compute the noted entries."""
@@ -244,8 +258,8 @@ class Tables:
             self.visible = wider
         return Arrays(
             self.entries, self.visible, self.contents.all, self.odds, self.contexts,
-            self.read, self.rules, self.laws, self.menu.all, self.options.all,
-            self.links.all, self.results.all,
+            self.read, self.rules, self.invariants, self.spans.all, self.actions.all,
+            self.steps.all, self.results.all,
         )  # fmt: skip
 
     # Transitions
@@ -283,16 +297,16 @@ class Tables:
         order = np.argsort(columns[0], kind="stable")
         return Successors(*(column[order] for column in columns))
 
-    def successors(self, state: Sequence[Any]) -> list[tuple[Any, tuple[Any, ...]]]:
-        """(label, next state) for all successors of one state."""
+    def successors(self, state: Sequence[Component]) -> list[tuple[str, tuple[Component, ...]]]:
+        """(name, next state) for all successors of one state."""
         row = self.row(state)
-        _, options, rows, _ = self.expand(row, self.fingerprints(row))
+        _, actions, rows, _ = self.expand(row, self.fingerprints(row))
         return [
-            (self.label(option), self.state(row)) for option, row in zip(options, rows, strict=True)
+            (self.name(action), self.state(row)) for action, row in zip(actions, rows, strict=True)
         ]
 
-    def label(self, option: int) -> Any:
-        return self.labels.values[self.options.all[option, 0]]
+    def name(self, action: int) -> str:
+        return self.names.values[self.actions.all[action, 0]]
 
     def broken(self, rows: np.ndarray) -> np.ndarray:
         """For each row the sum of 1 << i over its broken promises."""

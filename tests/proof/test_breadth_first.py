@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from cases.reference_systems import MODULES, Reference
+from isrlab_proof.search import breadth_first
 from isrlab_proof.search.breadth_first import BreadthFirst, Extent, SearchEnd
 from isrlab_proof.search.tables import Tables
 
@@ -135,6 +136,25 @@ def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path,
     assert ours == theirs
     with pytest.raises(ValueError, match="holds another search: 3 1 1 1"):
         BreadthFirst(**how).load(tmp_path, "another")
+
+
+def test_a_search_that_is_killed_has_saved_itself(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(breadth_first, "SAVE_EVERY_S", 0)
+    saved = []
+
+    def save(search: BreadthFirst) -> None:
+        search.save(tmp_path)
+        saved.append(search.at.distinct)
+        if len(saved) == 5:
+            raise RuntimeError("killed")
+
+    how = {"make": partial(Reference, MODULES[1], 3, 1, 1, 1), "stops": False, "round": 300}
+    with pytest.raises(RuntimeError, match="killed"):
+        BreadthFirst(**how, kept=save).run()
+    again = BreadthFirst(**how)
+    again.load(tmp_path)
+    assert again.at.distinct == saved[-1]
+    assert verdict(again.run()) == verdict(search(MODULES[1], (3, 1, 1, 1)))
 
 
 def test_what_is_saved_can_call_nothing(tmp_path: Path) -> None:

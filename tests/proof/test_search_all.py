@@ -72,8 +72,10 @@ def test_a_rule_that_is_switched_off_by_hand_is_caught() -> None:
         (["--property", "luck"], "no property 'luck'; known: "),
         (["--partition", "partition replicas=1,1"], "1,1"),
         (["--brokers", "7"], "7 is not in the range 0<=x<=5"),
-        (["--resume", "--saves", "nowhere"], "nowhere"),
-        (["--unless", "2.0"], "--unless"),
+        (["crashes=1", "crashes=2"], "crashes is given twice"),
+        (["--resume", "--saves", "nowhere"], "no search is saved in nowhere"),
+        (["--unless", "2.0"], "--unless excludes --all"),
+        (["--seeds", "9"], "--seeds excludes --all"),
     ],
 )
 def test_a_wrong_question_says_what_would_be_right(words: list[str], problem: str) -> None:
@@ -82,9 +84,19 @@ def test_a_wrong_question_says_what_would_be_right(words: list[str], problem: st
     assert problem in result.stderr
 
 
-def test_budgets_without_all_are_refused() -> None:
-    result = CliRunner().invoke(main, ["search", "crashes=1"])
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["crashes=1"], "'crashes=1': a BUDGET needs --all"),
+        (["0.10.2"], "a release --version"),
+        (["--workers", "2"], "--workers needs --all"),
+        (["--resume"], "--resume needs --all"),
+    ],
+)
+def test_what_has_no_effect_without_all_is_refused(words: list[str], problem: str) -> None:
+    result = CliRunner().invoke(main, ["search", *words])
     assert (result.exit_code, result.stdout) == (2, "")
+    assert problem in result.stderr
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])

@@ -10,8 +10,8 @@ path again from the first state.
 Two states with equal fingerprints would count as one: `SearchEnd.collision_chance` is the chance of
 that.
 
-A search that is stopped by its memory limit or by Ctrl-C can be saved between two rounds and
-continued later, with any number of workers.
+A search can be saved between two rounds and continued later, with any number of workers. It is
+saved every `SAVE_EVERY_S`, and can be when its memory limit, Ctrl-C or SIGTERM stops it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from isrlab_proof.search.tables import System, Tables
 ROUND = 30_000  # states that are expanded before their successors are compared
 FULL = 2**64
 MOST_FULL, GROWTH, PIECE = 0.7, 1.4, 1 << 20  # for the table of fingerprints
+SAVE_EVERY_S = 180  # a process that is killed loses no more
 _FILES = "visited.npz", "level.pickle"
 Piece = tuple[np.ndarray, np.ndarray]  # states of a level, and their fingerprints
 
@@ -111,6 +112,7 @@ class BreadthFirst:
     most_depth: int = 1 << 30
     tell: Callable[[Extent], None] = lambda progress: None
     round: int = ROUND
+    kept: Callable[[BreadthFirst], None] | None = None  # saves it, every `SAVE_EVERY_S`
 
     def __post_init__(self) -> None:
         self.visited = Visited()
@@ -127,8 +129,8 @@ class BreadthFirst:
     def run(self) -> SearchEnd:
         """Continue the search. Ctrl-C or SIGTERM ends it between two rounds; then save or
         continue it."""
-        began, before = time.perf_counter(), self.at.seconds
-        was_on, ended = gc.isenabled(), "all"
+        began = saved = time.perf_counter()
+        before, was_on, ended = self.at.seconds, gc.isenabled(), "all"
         gc.disable()
         interrupts: list[int] = []
         former = _on_interrupt([lambda *_: interrupts.append(1)] * 2)
@@ -139,6 +141,9 @@ class BreadthFirst:
                 if interrupts or self.at.memory > self.most_bytes:
                     ended = "stopped" if interrupts else "memory"
                     break
+                if self.kept and time.perf_counter() - saved > SAVE_EVERY_S:
+                    self.kept(self)
+                    saved = time.perf_counter()
             else:
                 if self.at.level:
                     ended = "broken" if self.stops and self.at.broken else "depth"
@@ -236,6 +241,8 @@ class BreadthFirst:
 
     def load(self, folder: Path, of: str = "") -> None:
         """Load a saved search. Raises ValueError if there is none, or a different one."""
+        if not (folder / _FILES[1]).is_file():
+            raise ValueError(f"no search is saved in {folder}")
         with (folder / _FILES[1]).open("rb") as file:
             saved_of, at, components = SavedReader(file).load()
         if saved_of != of:

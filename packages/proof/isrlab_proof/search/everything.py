@@ -37,6 +37,8 @@ def budgets_of(words: Iterable[str]) -> dict[str, int]:
     budgets = {}
     for word in words:
         name, _, number = word.partition("=")
+        if name in budgets:
+            raise ValueError(f"{name} is given twice")
         if name not in KINDS:
             raise ValueError(f"no budget {name!r}; known: {', '.join(KINDS)}")
         if not number.isdecimal() or int(number) > MOST_BUDGET:
@@ -146,6 +148,8 @@ def _on_spark(make: Any, folder: str, asked: str, wanted: Any, how: dict[str, An
 def _in_memory(
     make: Any, asked: str, saves: Path | None, resume: bool, how: dict[str, Any]
 ) -> SearchEnd:
+    if saves:
+        how["kept"] = lambda search: search.save(saves, asked)
     searching = BreadthFirst(make, **({"most_bytes": most_bytes()} | how))
     try:
         if saves and resume:

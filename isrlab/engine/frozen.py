@@ -12,11 +12,11 @@ from typing import Self, TypeVar, dataclass_transform
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-__all__ = ["Frozen", "Value", "Values", "replace"]
+__all__ = ["Frozen", "Shared", "SharedList", "replace"]
 T = TypeVar("T")
 
 
-class Value:
+class Shared:
     """The base of what never changes."""
 
     __slots__ = ()
@@ -25,13 +25,13 @@ class Value:
         return self
 
 
-class Values(list[T]):
+class SharedList(list[T]):
     """A list of values, which its copy shares."""
 
-    def __deepcopy__(self, memo: object) -> Values[T]:
-        return Values(self)
+    def __deepcopy__(self, memo: object) -> SharedList[T]:
+        return SharedList(self)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-class Frozen(Struct, Value, frozen=True, gc=False):
+class Frozen(Struct, Shared, frozen=True, gc=False):
     """A record whose fields are set once."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 
 from isrlab.engine import messages as m
-from isrlab.engine.frozen import Frozen, Value
+from isrlab.engine.frozen import Frozen, Shared
 from isrlab.engine.log import Log
 from isrlab.engine.rules import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 from isrlab.engine.versions import KafkaVersion
@@ -21,7 +21,7 @@ RECORD_BYTES = 1_024  # records have no content here; for the limit of a fetch, 
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Settings(Value):
+class Settings(Shared):
     """Kafka's settings, with underscores for dots; `session_timeout_ms`: of ZooKeeper or KRaft."""
 
     min_insync_replicas: int

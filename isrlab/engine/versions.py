@@ -17,7 +17,7 @@ from itertools import accumulate
 from typing import Any
 
 from isrlab.engine import choices as c
-from isrlab.engine.frozen import Value
+from isrlab.engine.frozen import Shared
 
 LAST = 99  # stands for the last patch release of a line
 
@@ -28,7 +28,7 @@ def switch(off: str, on: str, at_first: bool = False) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaVersion(Value):
+class KafkaVersion(Shared):
     """One generation: the form of each rule, then the defaults that changed with releases.
 
     The values of the fields here are those of 0.8.2; `CHANGES` lists what came later.

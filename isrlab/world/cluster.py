@@ -25,7 +25,7 @@ from isrlab.engine import broker as broker_machine
 from isrlab.engine import controller as controller_machine
 from isrlab.engine import messages as m
 from isrlab.engine.controller import Controller
-from isrlab.engine.frozen import Values, replace
+from isrlab.engine.frozen import SharedList, replace
 from isrlab.engine.kraft import NoReplicaError
 from isrlab.engine.log import Log
 from isrlab.engine.model import NO_LEADER, Broker, Follower, Settings
@@ -49,7 +49,7 @@ class Topic:
 
     def __init__(self) -> None:
         self.now_ms = START_MS
-        self.queue = Values[Envelope]()
+        self.queue = SharedList[Envelope]()
         self.partitions: list[Cluster] = []
 
 

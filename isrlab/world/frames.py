@@ -7,21 +7,21 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from isrlab.engine.controller import Controller
-from isrlab.engine.frozen import Value
+from isrlab.engine.frozen import Shared
 from isrlab.engine.log import Log
 from isrlab.engine.messages import Message
 from isrlab.engine.model import Broker
 
 
 @dataclass(frozen=True, slots=True)
-class Fault(Value):
+class Fault(Shared):
     """An operator's action on a machine, or a failure of it, in place of a message."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope(Value):
+class Envelope(Shared):
     """A message in flight. `incarnation` ties a timer to the process that set it."""
 
     due_ms: int
@@ -37,7 +37,7 @@ class Envelope(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Frame(Value):
+class Frame(Shared):
     """The whole cluster after one step, as figures and sliders show it."""
 
     place: int  # in the order of all frames and events
@@ -52,7 +52,7 @@ class Frame(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Event(Value):
+class Event(Shared):
     """One thing that happened, with the columns of the events table."""
 
     place: int  # in the order of all frames and events

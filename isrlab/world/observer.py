@@ -7,28 +7,25 @@ safety properties are checked after every step that changes a broker.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from isrlab.engine import messages as m
 from isrlab.engine import safety
 from isrlab.engine.controller import Controller
-from isrlab.engine.frozen import Values
+from isrlab.engine.frozen import SharedList
 from isrlab.engine.log import Log
 from isrlab.engine.model import NO_LEADER, Broker, CommittedIsr, Follower, Leader, PendingExpandIsr
 from isrlab.world.frames import Envelope, Event, Frame, Outcome
-
-if TYPE_CHECKING:
-    from isrlab.world.cluster import Cluster
 
 Role = Leader | Follower | None
 
 
 class Observer:
-    def __init__(self, world: Cluster) -> None:
+    def __init__(self, world: Any) -> None:  # the `Cluster`, whose module imports this one
         self.world = world
-        self.frames = Values[Frame]()
-        self.events = Values[Event]()
-        self.entries = Values[Frame | Event]()  # both, in order
+        self.frames = SharedList[Frame]()
+        self.events = SharedList[Event]()
+        self.entries = SharedList[Frame | Event]()  # both, in order
         self.committed: dict[str, int] = {}  # record -> offset
         self.acknowledged: dict[str, int] = {}  # record -> acks
         self.disks_lost: set[int] = set()  # brokers that have lost unflushed records
@@ -63,7 +60,8 @@ class Observer:
         self, before: Broker, after: Broker, message: m.Message, outputs: tuple[m.Output, ...]
     ) -> None:
         """Note the events of one step of one broker."""
-        self._remember_commits(before, after)
+        for record, offset in committed_by(before, after):
+            self.committed.setdefault(record, offset)
         if self.is_silent:
             return
         role, log = after.role, after.log
@@ -120,15 +118,6 @@ class Observer:
 
     # Safety properties
 
-    def _remember_commits(self, before: Broker, after: Broker) -> None:
-        """Remember records as committed once a leader's high watermark has passed them."""
-        if not isinstance(after.role, Leader):
-            return
-        start = before.log.high_watermark if isinstance(before.role, Leader) else 0
-        start, end = max(start, after.log.log_start_offset), after.log.high_watermark
-        for offset, record in enumerate(after.log.read(start, end), start):
-            self.committed.setdefault(record.id, offset)
-
     def view(self, before: dict[int, Broker] | None = None) -> safety.View:
         live, controller = self.world.brokers, self.world.controller
         promised = (self.committed, self.acknowledged, len(self.disks_lost), self._verified)
@@ -154,6 +143,16 @@ class Observer:
             has_leader=self.world.controller.leader != NO_LEADER,
             violations=dict(self.violations),
         )
+
+
+def committed_by(before: Broker, after: Broker) -> tuple[tuple[str, int], ...]:
+    """The records, with their offsets, that a leader's high watermark passed in this step."""
+    if not isinstance(after.role, Leader):
+        return ()
+    start = before.log.high_watermark if isinstance(before.role, Leader) else 0
+    start, end = max(start, after.log.log_start_offset), after.log.high_watermark
+    read = after.log.read(start, end) if start < end else ()
+    return tuple((record.id, offset) for offset, record in enumerate(read, start))
 
 
 def _knew(end_offset: int, role: Leader, leaving: tuple[int, ...], now_ms: int) -> dict[str, str]:

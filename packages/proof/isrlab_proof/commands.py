@@ -103,8 +103,7 @@ def search(
 def _refuse_what_has_no_effect(all_: bool, budgets: tuple[str, ...]) -> None:
     """Raise ValueError for an option that this kind of search does not have."""
     if budgets and not all_:
-        word = budgets[0]
-        raise ValueError(f"{word!r}: a BUDGET needs --all, and a release --version")
+        raise ValueError(f"{budgets[0]!r}: a BUDGET needs --all, and a release --version")
     context = click.get_current_context()
     for option in context.command.params:
         is_given = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE

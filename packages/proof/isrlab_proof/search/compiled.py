@@ -27,7 +27,7 @@ _HALF = np.int64(0xFFFFFFFF)
 
 
 Compiled = TypeVar("Compiled", bound=Callable[..., object])
-Number = int | np.int64
+TableNumber = int | np.int64
 
 
 class Arrays(NamedTuple):
@@ -70,7 +70,7 @@ _entry = partial(_compiled, inline=False)
 
 
 @_compiled
-def _place(entries: np.ndarray, key: Number, rest: Number) -> Number:
+def _place(entries: np.ndarray, key: TableNumber, rest: TableNumber) -> TableNumber:
     """The index of a key, or of the free place for it."""
     mixed = key * _MIX + rest * _MIX_TOO
     at = (mixed ^ (mixed >> 29)) & (len(entries) - 1)
@@ -88,7 +88,7 @@ def put(entries: np.ndarray, these: np.ndarray) -> None:
 
 
 @_compiled
-def _note(missing: np.ndarray, key: Number, rest: Number) -> None:
+def _note(missing: np.ndarray, key: TableNumber, rest: TableNumber) -> None:
     count = missing[0, 0]
     if count + 1 < len(missing):
         missing[count + 1, 0], missing[count + 1, 1] = key, rest
@@ -96,7 +96,9 @@ def _note(missing: np.ndarray, key: Number, rest: Number) -> None:
 
 
 @_compiled
-def _look_up(entries: np.ndarray, key: Number, rest: Number, missing: np.ndarray) -> Number:
+def _look_up(
+    entries: np.ndarray, key: TableNumber, rest: TableNumber, missing: np.ndarray
+) -> TableNumber:
     """The value of a key; a missing key is noted in `missing`."""
     at = _place(entries, key, rest)
     if entries[at, 0] != EMPTY:
@@ -106,7 +108,9 @@ def _look_up(entries: np.ndarray, key: Number, rest: Number, missing: np.ndarray
 
 
 @_compiled
-def _see(visible: np.ndarray, view: int, component: Number, missing: np.ndarray) -> Number:
+def _see(
+    visible: np.ndarray, view: int, component: TableNumber, missing: np.ndarray
+) -> TableNumber:
     shown = np.int64(visible[view, component])
     if shown == UNKNOWN:
         key = np.int64(VIEW) << 2 * BITS | np.int64(view) << BITS | np.int64(component)
@@ -115,12 +119,14 @@ def _see(visible: np.ndarray, view: int, component: Number, missing: np.ndarray)
 
 
 @_compiled
-def _ask(t: Arrays, rule: np.ndarray, rows: np.ndarray, place: int, missing: np.ndarray) -> Number:
+def _ask(
+    t: Arrays, rule: np.ndarray, rows: np.ndarray, place: int, missing: np.ndarray
+) -> TableNumber:
     """The number of a rule's answer; reads that do not fit into one key are folded."""
     table, filled, is_known = np.int64(rule[2]), 0, True
     key, rest = table << 2 * BITS, np.int64(0)
     for i in range(rule[0], rule[1]):
-        number: Number = np.int64(rows[place, t.reads[i, 0]])
+        number: TableNumber = np.int64(rows[place, t.reads[i, 0]])
         view = t.reads[i, 1]
         if view:
             number = _see(t.visible, view, number, missing)
@@ -143,8 +149,8 @@ def _ask(t: Arrays, rule: np.ndarray, rows: np.ndarray, place: int, missing: np.
 
 @_compiled
 def _run(
-    t: Arrays, rest: Number, rows: np.ndarray, n: int, missing: np.ndarray
-) -> tuple[Number, Number]:
+    t: Arrays, rest: TableNumber, rows: np.ndarray, n: int, missing: np.ndarray
+) -> tuple[TableNumber, TableNumber]:
     """Apply transitions to a row. Returns 1, 0 if that is impossible, or -1 if an entry is missing,
     and the change of the fingerprint. Counts the transitions in `missing`."""
     added = np.int64(0)
@@ -154,7 +160,7 @@ def _run(
         missing[0, 1] += 1
         slot, transition, rest = t.steps[rest, 0], t.steps[rest, 1], t.steps[rest, 2]
         value, view = np.int64(rows[n, slot]), t.contexts[slot, 1]
-        context: Number = np.int64(0)
+        context: TableNumber = np.int64(0)
         if view:
             context = _see(t.visible, view, rows[n, t.contexts[slot, 0]], missing)
             if context == UNKNOWN:

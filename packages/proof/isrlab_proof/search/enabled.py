@@ -23,7 +23,7 @@ from isrlab.world.cluster import Cluster
 from isrlab_proof.search import known
 from isrlab_proof.search.known import Leads, Promises
 from isrlab_proof.search.space import KINDS, Space
-from isrlab_proof.search.tables import Query, Read, Step, Transitions
+from isrlab_proof.search.tables import AtSlot, Query, Read, Transitions
 
 _KIND = {kind: i for i, kind in enumerate(KINDS)}
 # Promises that one broker, or a leader with one other, can break
@@ -88,7 +88,7 @@ class EngineSystem(Space):
         kinds = frozenset(kind for kind, count in zip(KINDS, budgets, strict=True) if count)
         return kinds, self.produced + self.total - budgets[0] - budgets[1]
 
-    def _spends(self, kind: str) -> Step:
+    def _spends(self, kind: str) -> AtSlot:
         return self.budget, ("spend", _KIND[kind])
 
     # Actions

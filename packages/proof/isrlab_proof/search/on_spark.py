@@ -5,8 +5,7 @@ the fingerprint of a state from which it was reached. `folder` has the states of
 Parquet, and the counts and new components of each complete level; a stopped job continues after the
 last of these. Spark's workers expand a level with `Tables`, as a single process does. Each
 fingerprint counts once, and an anti-join removes the states of earlier levels. Only new components
-and the path to a break come to the driver, which sends all components to the workers with the next
-level.
+and the path to a break come to the driver, which sends all to the workers at the next.
 
 The counts equal those of `BreadthFirst`, but another of several shortest schedules may be found.
 """

@@ -67,10 +67,8 @@ class _Text:
         """Play an action: its line, after others that make the cluster ready for it."""
         verb, *words = action.split()
         if verb in ("deliver", "drop"):
-            source, target = (
-                m.CONTROLLER if end == "controller" else int(end) for end in words[0].split(">")
-            )
-            self._pass_on(state, source, target, verb)
+            ends = next(ends for ends in self.system.links if link(*ends) == words[0])
+            self._pass_on(state, ends, verb)
         elif verb in ("kill", "power_loss", "start"):
             broker = int(words[0])
             self._drop_all(broker)
@@ -98,24 +96,23 @@ class _Text:
                 return
             self.play(f"deliver {link(*ends)}")
 
-    def _pass_on(self, state: Sequence[Component], source: int, target: int, verb: str) -> None:
+    def _pass_on(self, state: Sequence[Component], ends: tuple[int, int], verb: str) -> None:
         """Deliver the next message, after any metadata, which the space leaves out."""
-        queue = state[self.system.links[source, target]]
+        queue, where = state[self.system.links[ends]], link(*ends)
         assert isinstance(queue, tuple)
         wanted = queue[0]
-        waiting = self.cluster.on_link(source, target)
+        waiting = self.cluster.on_link(*ends)
         for count, envelope in enumerate(waiting, 1):
             message = envelope.message
             is_same = type(message) is type(wanted)
             if isinstance(wanted, m.UpdateMetadata) and is_same:
                 is_same = message.brokers == wanted.brokers
             if is_same:
-                where = link(source, target)
                 if verb == "drop" and count > 1:
                     self.play(f"deliver {where} {count - 1}")
                 self.play(f"{verb} {where}{f' {count}' if verb == 'deliver' and count > 1 else ''}")
                 return
-        raise Impossible(f"no {type(wanted).__name__} on {source}>{target}")
+        raise Impossible(f"no {type(wanted).__name__} on {where}")
 
     def _drop_all(self, broker: int, others: tuple[int, ...] = ()) -> None:
         """Drop messages to a broker without a process or, with `others`, on cut links."""

@@ -47,9 +47,10 @@ from isrlab.engine.log import Log
 from isrlab.engine.model import NO_LEADER, Broker, Follower, Leader
 from isrlab.engine.partition import PartitionState
 from isrlab.world.cluster import Cluster
+from isrlab.world.observer import committed_by
 from isrlab_proof.search import known
 from isrlab_proof.search.known import NOW_MS, Machine, Promises, StaleClock, StoppedBroker
-from isrlab_proof.search.tables import Component, Next, Read, Step, Transition, Transitions
+from isrlab_proof.search.tables import AtSlot, Component, Next, Read, Transition, Transitions
 
 KINDS = (  # kinds of action with a budget, in the order of a state's budgets
     "produces", "acks_all", "crashes", "powers", "flushes", "shutdowns", "losses", "lags",
@@ -192,7 +193,7 @@ class Space:
         after, sent = self._canonical(after, outputs)
         if changes and after == broker:
             return None
-        then: list[Step] = []
+        then: list[AtSlot] = []
         acknowledged = []
         for output in sent:
             if isinstance(output, m.Halt):
@@ -209,12 +210,12 @@ class Space:
                 then.append((self.n, ("ask", output.message, broker.id, soon)))
             else:
                 then.append(self._sent(broker.id, output, soon))
-        promised = (_committed(before, after), tuple(acknowledged), _went_back(before, after))
+        promised = (committed_by(before, after), tuple(acknowledged), _went_back(before, after))
         if any(promised):
             then.insert(0, (self.promised, ("promise", *promised)))
         return Next(after, tuple(then))
 
-    def _sent(self, source: int, output: m.Send, soon: bool) -> Step:
+    def _sent(self, source: int, output: m.Send, soon: bool) -> AtSlot:
         ends = source, output.to
         return self.links[ends], ("push", ends, output.message, soon)
 
@@ -235,7 +236,7 @@ class Space:
 
     def _decided(self, step: controller_machine.ControllerStep, soon: bool) -> Next:
         controller, outputs = step
-        then: list[Step] = []
+        then: list[AtSlot] = []
         for output in outputs:
             assert isinstance(output, m.Send)
             message, to = output.message, output.to
@@ -367,16 +368,6 @@ TRANSITIONS: dict[str, Callable[..., Next | None]] = {
     "lose power": Space._lose_power, "flush": Space._flush, "stopping": Space._stopping,
     "stopped": Space._stopped, "start": Space._start,
 }  # fmt: skip
-
-
-def _committed(before: Broker, after: Broker) -> tuple[tuple[str, int], ...]:
-    """The records that this step committed, as in `Observer`."""
-    if not isinstance(after.role, Leader):
-        return ()
-    start = before.log.high_watermark if isinstance(before.role, Leader) else 0
-    start, end = max(start, after.log.log_start_offset), after.log.high_watermark
-    read = after.log.read(start, end) if start < end else ()
-    return tuple((record.id, offset) for offset, record in enumerate(read, start))
 
 
 def _went_back(before: Broker, after: Broker) -> bool:

@@ -39,8 +39,8 @@ ROOM = 1 << 16  # minimum space for the successors of a part of the rows
 NOTES = 1 << 14  # missing entries noted in one pass
 Component = Hashable  # of a state, or a view of one
 Transition = tuple[Any, ...]  # its name, and values
-Step = tuple[int, Transition]  # with its slot
-Transitions = tuple[Step, ...]
+AtSlot = tuple[int, Transition]  # with its slot
+Transitions = tuple[AtSlot, ...]
 Actions = Iterable[tuple[str, Transitions]]  # that are enabled, by name
 
 

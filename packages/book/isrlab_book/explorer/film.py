@@ -20,7 +20,7 @@ from isrlab_book.explorer.explorer_view import LOOK
 SHOWN_S = 5  # how long each frame is shown
 _WIDTH, _LINE, _CHARACTERS = 400, 19, 54  # of a picture and its captions in pixels; of a line
 _LOGS, _HEIGHT = 3 * _LINE + 16, 252  # the top of the two logs; the height of a picture
-_DOOR, _ROW, _CELL = 340, 22, 15  # of a small picture in pixels: its width; a row; a cell
+_DOOR, _ROW, _CELL = 340, 22, 5.8  # of a small picture in pixels: its width; a row; a cell
 
 
 def film(run: Run) -> str:
@@ -80,13 +80,13 @@ def draw_cells(rows: Mapping[str, Mapping[str, str]]) -> str:
     """A row of cells for each schedule, a column for each release, coloured by how it ended."""
     ends = [end for cells in rows.values() for end in cells.values()]
     parts = [style_sheet(), *_key({end: OUTCOMES[end] for end in dict.fromkeys(ends)})]
-    releases = list(next(iter(rows.values())))
+    releases = "-".join(next(iter(rows.values()))).split("-")  # a column may stand for several
     parts.append(text_at(_DOOR - 2, 14, f"{releases[0]} to {releases[-1]}", LOOK.ink, "end"))
     for row, (label, cells) in enumerate(rows.items(), 1):
         parts.append(text_at(4, 12 + _ROW * row, label, LOOK.ink, "start"))
         for column, end in enumerate(cells.values()):
             x = _DOOR - _CELL * (len(cells) - column)
-            parts.append(_bar(x, 3 + _ROW * row, _CELL - 2, OUTCOMES[end]))
+            parts.append(_bar(x, 3 + _ROW * row, _CELL - 1, OUTCOMES[end]))
     return svg(_DOOR, 8 + _ROW * (len(rows) + 1), parts, LOOK)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from isrlab.engine.versions import GENERATIONS
 from isrlab.world import scenario
 from isrlab_book.explorer import film
 from isrlab_book.explorer.explorer_svg import draw_replicas, svg
@@ -16,7 +17,6 @@ produce 1 m3 m4"""
 
 def pictures() -> dict[str, str]:
     """The pictures of the first page by name, as SVG, all from runs."""
-    versions = ["0.8.2", "0.10.2", "1.1", "2.0.0", "2.4", "2.7", "3.1", "3.7", "4.0", "4.1", "4.3"]
     shown = {
         "a follower restarts": "lost_step_by_step",
         "a follower joins early": "joined_too_early",
@@ -24,7 +24,10 @@ def pictures() -> dict[str, str]:
         "a move is cancelled": "cancelled_and_lost",
     }
     cells = {
-        label: {v: scenario.play(scenario.read(name), version=v).outcome.word for v in versions}
+        label: {
+            rules.releases: scenario.play(scenario.read(name), version=rules).outcome.word
+            for rules in GENERATIONS
+        }
         for label, name in shown.items()
     }
     members = {

@@ -2,8 +2,9 @@
 
 Theory of operation. A notebook declares its parameters in its one cell tagged `parameters`. `plan`
 turns names and parameter texts into runs, and refuses errors before anything has run: an unknown
-notebook or parameter, a value of another type than the default. A value is text until the type of
-the default determines how to read it; it is never evaluated.
+notebook or parameter, a value of another type than the default, or outside the range ("1 to 600")
+in its comment. A value is text until the type of the default determines how to read it; it is never
+evaluated.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import nbformat
 import yaml
 from nbconvert.preprocessors import ClearOutputPreprocessor, Preprocessor
 
+from isrlab.engine.versions import release
 from isrlab.installed import NOTEBOOKS
 
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
@@ -32,6 +34,7 @@ USES_SPARK = re.compile(
     r"(?m)^\s*(?:(from|import) isrlab\.|from isrlab import\s*(\([^)]*|[^\n#]*)\b)spark\b"
 )
 WIDGET = "application/vnd.jupyter.widget-view+json"
+RANGE = re.compile(r"(?:^|[;,:]|any from|each) (\d[\d.,]*)(?: \([^)]*\))? to (\d[\d.,]*\d|\d)\b")
 GRID_KEYS = ("notebook", "title", "grid")
 MOST_POINTS = 100  # of a grid; each takes up to a minute
 MOST_COLUMNS = 6
@@ -284,9 +287,10 @@ def _combinations(notebook: Notebook, axes: dict[str, Any]) -> list[NotebookRun]
 def parse(value: Any, parameter: Parameter) -> Any:
     """A text (or a list of texts) as the type of the parameter's default.
 
-    Raises NotebookError if it is of another type.
+    Raises NotebookError if it is of another type, or outside the range.
     """
     default = parameter.default
+    hint = f"default {default!r}; {parameter.comment}".removesuffix("; ")
     try:
         if isinstance(default, list):
             items = value if isinstance(value, list) else yaml.load(value, yaml.BaseLoader)
@@ -296,9 +300,27 @@ def parse(value: Any, parameter: Parameter) -> Any:
             return {"true": True, "false": False}[value.lower()]
         if default is None:
             scalar = yaml.safe_load(value)
-            return scalar if isinstance(scalar, bool | int | float | None) else value
-        return type(default)({str: value}[type(value)])
+            parsed = scalar if isinstance(scalar, bool | int | float | None) else value
+        else:
+            parsed = type(default)({str: value}[type(value)])
     except (ValueError, KeyError, AttributeError, yaml.YAMLError) as error:
-        hint = f"default {default!r}; {parameter.comment}".removesuffix("; ")
         text = f"parameter {parameter.name}: {value!r} is not {KINDS.get(type(default), 'text')}"
         raise NotebookError(f"{text} ({hint})") from error
+    if not _is_in_range(parsed, parameter):
+        raise NotebookError(f"parameter {parameter.name}: {value} is out of its range ({hint})")
+    return parsed
+
+
+def _is_in_range(value: Any, parameter: Parameter) -> bool:
+    """Whether a number, or a release of Kafka, is in the last range of the comment."""
+    ranges, is_number = RANGE.findall(parameter.comment), isinstance(value, int | float)
+    is_release = value and ("release" in parameter.comment or "version" in parameter.comment)
+    if not ranges or not (is_release or is_number):
+        return True
+    low, high = ranges[-1]
+    if is_number:
+        return float(low.replace(",", "")) <= value <= float(high.replace(",", ""))
+    try:
+        return release(low, 0) <= release(value) and release(value, 0) <= release(high)
+    except ValueError:
+        return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -18,6 +19,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
+from isrlab import installed
 from isrlab.report import notebooks, run
 from isrlab.report.notebooks import NotebookError, NotebookRun, Parameter
 from isrlab.show.player import SCRIPT
@@ -245,6 +247,35 @@ def test_a_value_is_read_as_the_type_of_the_default(default, text, value):
 def test_a_value_of_another_type_is_refused_with_what_is_valid(default, text, expected):
     with pytest.raises(NotebookError, match=f"is not {expected} .*; ms, 1 to 9"):
         notebooks.parse(text, Parameter("p", default, "ms, 1 to 9"))
+
+
+@pytest.mark.parametrize(
+    ("default", "comment", "text", "is_right"),
+    [
+        (30, "replica.lag.time.max.ms, in s; 1 to 600", "600", True),
+        (30, "replica.lag.time.max.ms, in s; 1 to 600", "0", False),
+        ([1], "values to try; 1 to 1,000 each", "[2, 1001]", False),
+        (12.0, "seconds; 0 (one batch) to 3,600", "3600.5", False),
+        ("3.7", "Kafka release: any from 0.8.2 to 4.4", "2.4.1", True),
+        ("3.7", "Kafka release: any from 0.8.2 to 4.4", "99", False),
+        ("4.0", "release to compare with: any from 3.7 to 4.0", "4.1", False),
+        ("", "Kafka release to try it on, 0.8.2 to 4.4; empty: the newest", "", True),
+        (None, "limit, in s; 0.001 to 86,400; None: not known", "0", False),
+    ],
+)
+def test_a_value_out_of_the_range_in_the_comment_is_refused(default, comment, text, is_right):
+    parameter = Parameter("limit", default, comment)
+    refused = pytest.raises(NotebookError, match="its range")
+    with contextlib.nullcontext() if is_right else refused:
+        notebooks.parse(text, parameter)
+
+
+def test_the_defaults_are_in_their_ranges():
+    for notebook in notebooks.find(installed.NOTEBOOKS, []):
+        for parameter in notebook.parameters.values():
+            default = parameter.default
+            text = default if isinstance(default, str) else json.dumps(default)
+            assert notebooks.parse(text, parameter) == default
 
 
 def test_parameters_are_read_with_their_comments():

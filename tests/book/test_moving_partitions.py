@@ -8,7 +8,7 @@ import pytest
 
 from isrlab_book.workbook import moving_partitions as moving
 
-MOVE = moving.Move(size=200e6, produced=1e6)
+MOVE = moving.PlannedMove(size=200e6, produced=1e6)
 
 
 def test_the_formula_is_backlog_over_what_the_slower_side_has_left():
@@ -34,7 +34,7 @@ def test_what_ends_and_how_fast():
     assert table["batch"].tolist() == [3, 9, 3, 9] and math.isinf(table["done_s"].iloc[3])
     text = moving.finding(MOVE, table, moving.beside_real_brokers())
     assert text.startswith("3 of 4 ways") and "3.33 MB/s for batches of 3, 10 MB/s for" in text
-    assert moving.plot_grid(table).get_title(loc="left").startswith("1 of 4 moves never end")
+    assert moving.plot_grid(table).get_title(loc="left").startswith("never done: 1 of 4 moves")
 
 
 def test_real_brokers_took_as_long_as_the_formula_says_and_a_second_for_each_batch():

@@ -168,7 +168,7 @@ def test_an_exercise_that_its_own_cell_marks_has_a_solution(wrong, right, capsys
             tree.body = [each for each in tree.body if isinstance(each, ast.ImportFrom)]
             exec(compile(tree, "imports", "exec"), names)
     if "cluster" in cell:
-        names["cluster"] = moving_partitions.PlannedMove()
+        names["cluster"] = moving_partitions.BatchedMove()
     exec(cell, names)
     assert "✗" in capsys.readouterr().out  # after what a kernel says that is compiled
     exec(cell.replace(wrong, right), names)

@@ -8,7 +8,7 @@ import pytest
 
 from isrlab_book.workbook import moving_partitions as moving
 
-MOVE = moving.PlannedMove(size=200e6, produced=1e6)
+MOVE = moving.BatchedMove(size=200e6, produced=1e6)
 
 
 def test_the_formula_is_backlog_over_what_the_slower_side_has_left():

@@ -41,7 +41,7 @@ resume 5
 advance 10s"""
 
 
-class PlannedMove(NamedTuple):
+class BatchedMove(NamedTuple):
     """Partitions that move to one new broker, which takes a follower's place in each of them."""
 
     partitions: int = 9
@@ -59,7 +59,7 @@ def least_throttle(produced: float, at_leader: int, at_newcomer: int, copies: in
     return produced * max(at_leader * copies, at_newcomer) / USABLE
 
 
-def done_s(move: PlannedMove, throttle: float, batch: int) -> list[float]:
+def done_s(move: BatchedMove, throttle: float, batch: int) -> list[float]:
     """When each batch (0: one batch with all) has moved; infinite for one that never ends.
 
     Each leader, and the new broker, may copy at the throttle's rate; the slower side decides. Logs
@@ -86,7 +86,7 @@ def beside_real_brokers() -> pd.DataFrame:
     for run in sessions(ADVICE):
         if "throttle" in run.settings:
             mb_per_s, batch = float(run.settings["throttle"].split()[0]), _batch(run)
-            move = PlannedMove(size=size, produced=produced)
+            move = BatchedMove(size=size, produced=produced)
             formula_s = done_s(move, 1e6 * mb_per_s, batch)[-1]
             real_s, waits = recorded_s(run), [text.split()[-2] for _, text in run.timeline
                                               if text.startswith("longest wait")]  # fmt: skip
@@ -110,7 +110,7 @@ def recorded_s(run: ClusterRun) -> float:
     return sum(longest_s.values())
 
 
-def grid(move: PlannedMove, throttles: Sequence[int], batches: Sequence[int]) -> pd.DataFrame:
+def grid(move: BatchedMove, throttles: Sequence[int], batches: Sequence[int]) -> pd.DataFrame:
     """A row for each pair of a throttle and a batch, with `done_s` of the last batch."""
     rows = [
         (throttle, batch or move.partitions, done_s(move, throttle, batch)[-1])
@@ -163,7 +163,7 @@ def rate(bytes_per_s: float) -> str:
     return f"{round(bytes_per_s / 1e6, 2):g} MB/s" if bytes_per_s else "no throttle"
 
 
-def plot_progress(move: PlannedMove, throttle: float, batch: int) -> Axes:
+def plot_progress(move: BatchedMove, throttle: float, batch: int) -> Axes:
     """How many partitions have moved, over time."""
     ends = [end for end in done_s(move, throttle, batch) if math.isfinite(end)]
     each = batch or move.partitions
@@ -176,7 +176,7 @@ def plot_progress(move: PlannedMove, throttle: float, batch: int) -> Axes:
     return plot_curves({"moved": curve}, title, scales)
 
 
-def move_controls(move: PlannedMove, table: pd.DataFrame) -> widgets.VBox:
+def move_controls(move: BatchedMove, table: pd.DataFrame) -> widgets.VBox:
     """Sliders for throttle and batch, with the values of a grid, and the progress of the move."""
     rates, counts = (sorted(set(table[name].tolist())) for name in ("throttle", "batch"))
     sliders = choice("throttle", rates, rates[0], rate), choice("batch", counts, counts[0])
@@ -195,7 +195,7 @@ def back_after(
     return {rate(speed): catch_up_s(incoming / (USABLE * speed), away_s) for speed in throttles}
 
 
-def finding(move: PlannedMove, table: pd.DataFrame, real: pd.DataFrame) -> str:
+def finding(move: BatchedMove, table: pd.DataFrame, real: pd.DataFrame) -> str:
     """Which moves end, how fast, the minimum throttle, and the formula's error on real brokers."""
     done = table[table["done_s"] < math.inf]["done_s"]
     least = []

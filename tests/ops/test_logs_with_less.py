@@ -65,7 +65,7 @@ def holes(found: Findings) -> list[str]:
     texts = [answer.state, *answer.doubts, *(row.text for row in answer.rows)]
     for story in answer.stories:
         each = story.incident
-        texts += [each.says, story.who, story.remedy.then, *each.notes, *each.instead]
+        texts += [each.says, story.who, story.then, *each.notes, *each.instead]
     return [text for text in texts if HOLE.search(text)]
 
 

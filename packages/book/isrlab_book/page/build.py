@@ -161,7 +161,8 @@ def _python(msgspec: Path) -> dict[str, bytes]:
     for package in packages():
         paths = [package / name for name in PARTS[package.name].get("files", ())]
         for part in PARTS[package.name].get("folders", ()):
-            paths += [p for kind in ("*.py", "*.txt") for p in sorted((package / part).rglob(kind))]
+            for kind in ("*.py", "*.txt", "*.toml"):
+                paths += sorted((package / part).rglob(kind))
         files |= {p.relative_to(package.parent).as_posix(): p.read_bytes() for p in paths}
     texts = [*sorted(DATA.glob("scenarios/*.txt")), *sorted(DATA.glob("exercises/*.txt"))]
     return files | {f"isrlab/data/{p.parent.name}/{p.name}": p.read_bytes() for p in texts}

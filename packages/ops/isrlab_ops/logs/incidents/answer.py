@@ -21,7 +21,7 @@ from isrlab_ops.logs.incidents.find import Incident
 from isrlab_ops.logs.incidents.find import IncidentLine as Place
 from isrlab_ops.logs.incidents.look import CALM, NOT_KNOWN, Findings
 from isrlab_ops.logs.incidents.quote import Quote, Raw, message, quotes_of
-from isrlab_ops.logs.incidents.remedies import REMEDIES, Remedy
+from isrlab_ops.logs.incidents.rules import TABLE
 from isrlab_ops.logs.incidents.settings import PrintedSettings
 from isrlab_ops.logs.incidents.state import chief, grouped, loss_of, state, title
 
@@ -63,7 +63,8 @@ class Story:
     times: tuple[str, ...]
     lost: tuple[str, ...]
     proofs: tuple[Proof, ...]
-    remedy: Remedy
+    then: str
+    done: str
     checks: tuple[str, ...]
     why: str
 
@@ -147,13 +148,13 @@ def _rows(
     if story.checks:
         is_safe = _FOLDER.fullmatch(folder)
         yield AnswerRow("Now", story.checks[0].replace("LOG_DIR", folder if is_safe else "LOG_DIR"))
-    if story.remedy.then:
-        yield AnswerRow("Then", story.remedy.then)
+    if story.then:
+        yield AnswerRow("Then", story.then)
     yield AnswerRow("Done", _done(first, story, findings))
 
 
 def _done(first: Incident, story: Story, findings: Findings) -> str:
-    command = story.remedy.done
+    command = story.done
     if first.is_grave and first.is_over and not findings.under_replicated:
         return f"when {command}."
     if findings.status == CALM or (first.is_over and not findings.under_replicated):
@@ -230,9 +231,8 @@ def _story(
     address = settings.bootstrap(away)
     fill = {"who": _comma(each.who), "losers": _comma(each.who or each.out)}
     fill |= {"partitions": grouped(each.partitions, 2), "isr": _last_isr(each, findings.record)}
-    remedy = REMEDIES.of.get(each.what, Remedy())
-    remedy = Remedy(*(_HOST.sub(address, text.format_map(fill))
-                      for text in (remedy.then, remedy.done)))  # fmt: skip
+    rule = TABLE.rule[each.what]
+    then, done = (_HOST.sub(address, text.format_map(fill)) for text in (rule.then, rule.done))
     word = "controller" if "controller" in each.what else "broker"
     blamed = _brokers(each.blamed, word) if each.blamed else "no broker"
     return Story(
@@ -246,9 +246,10 @@ def _story(
         tuple(_times(each)),
         tuple(_lost(each)),
         tuple(_proofs(each, quotes)),
-        remedy,
+        then,
+        done,
         tuple(_HOST.sub(address, check) for check in each.checks),
-        REMEDIES.sentence(each.learn),
+        TABLE.why.get(rule.learn.partition(": ")[2], ""),
     )  # fmt: skip
 
 
@@ -310,7 +311,7 @@ def _proofs(each: Incident, quotes: dict[Place, Quote]) -> Iterator[Proof]:
             for place, text in held.items()
         )
         count = max(places[0].count, len(places))
-        yield Proof(REMEDIES.shows(fact), count, lines[0][0], message(lines[0][1]), lines)
+        yield Proof(TABLE.fact[fact], count, lines[0][0], message(lines[0][1]), lines)
 
 
 # Words

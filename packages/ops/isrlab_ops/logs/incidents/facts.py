@@ -1,6 +1,6 @@
 """The facts about a party and its absences, by name, each with the rows that show it.
 
-The rules (rules.txt) use only these names. A fact that no row shows is not in the answer; its
+The rules (rules.toml) use only these names. A fact that no row shows is not in the answer; its
 absence means nothing if the log that would show it is missing, so `no_log` is also a fact.
 """
 

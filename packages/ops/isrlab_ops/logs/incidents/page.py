@@ -94,7 +94,7 @@ def _story(story: Story) -> str:
     facts += [("Also", note) for note in each.notes]
     facts += [("Or", other) for other in each.instead]
     facts += [("Check", check) for check in story.checks]
-    facts += [("Do", story.remedy.then)] * bool(story.remedy.then)
+    facts += [("Do", story.then)] * bool(story.then)
     facts += [("Why", story.why)] * bool(story.why)
     rows = "".join(f"<dt>{_text(name)}</dt><dd>{_text(text)}</dd>\n" for name, text in facts)
     state = "over" if each.is_over else "open"

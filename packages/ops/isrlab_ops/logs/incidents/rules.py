@@ -1,28 +1,30 @@
-"""Reads rules.txt, and chooses the rule that names an incident."""
+"""The kinds of incidents (rules.toml), and the choice of the one that names an incident."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from importlib.resources import files
+from typing import Literal
+
+import msgspec
 
 from isrlab_ops.logs.incidents.facts import FACTS
 
-BLAMED = ("party", "nobody")
+KEYS = {"unseen": "not", "instead": "or", "checks": "check", "is_grave": "grave"}  # in the table
 
 
-@dataclass
-class Rule:
-    """A row of the table; see the head of rules.txt."""
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=KEYS):
+    """An entry of the table; see the head of rules.toml."""
 
-    name: str
-    is_note: bool
-    seen: list[str] = field(default_factory=list)
-    unseen: list[str] = field(default_factory=list)
-    says: str = ""
-    blames: str = "nobody"
-    instead: list[str] = field(default_factory=list)
-    checks: list[str] = field(default_factory=list)
+    says: str
+    name: str = ""
+    seen: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+    blames: Literal["party", "nobody"] = "nobody"
+    instead: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+    then: str = ""
+    done: str = ""
     learn: str = ""
     is_grave: bool = False
 
@@ -30,36 +32,25 @@ class Rule:
         return all(f in facts for f in self.seen) and not any(f in facts for f in self.unseen)
 
 
-def parse(text: str) -> list[Rule]:
-    """The rules of a table. Raises ValueError, with the line, for an unknown word or fact."""
-    rules: list[Rule] = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        word, _, rest = line.strip().partition(" ")
-        rest = rest.strip()
-        if word in ("rule", "note") and not line.startswith(" "):
-            rules.append(Rule(rest, word == "note"))
-        elif word in ("seen", "not"):
-            unknown = sorted(set(rest.split()) - set(FACTS))
-            if unknown:
-                known = ", ".join(FACTS)
-                raise ValueError(f"rules.txt:{number}: unknown fact {unknown[0]!r}; known: {known}")
-            setattr(rules[-1], "seen" if word == "seen" else "unseen", rest.split())
-        elif word in ("or", "check"):
-            getattr(rules[-1], "instead" if word == "or" else "checks").append(rest)
-        elif word == "grave" and not rest:
-            rules[-1].is_grave = True
-        elif word in ("says", "learn") or (word == "blames" and rest in BLAMED):
-            setattr(rules[-1], word, rest)
-        else:
-            raise ValueError(f"rules.txt:{number}: {line.strip()!r} is not a line of a rule")
-    return rules
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`fact`: each fact in words; `why`: explanations, by the words behind the notebook's name."""
+
+    rule: dict[str, Rule]
+    note: dict[str, Rule]
+    fact: dict[str, str]
+    why: dict[str, str]
+
+    def __post_init__(self) -> None:
+        for table in (self.rule, self.note):
+            for name, rule in table.items():
+                if unknown := {*rule.seen, *rule.unseen} - {*FACTS}:
+                    raise ValueError(f"{name}: no fact {min(unknown)!r}; {', '.join(FACTS)}")
+                table[name] = msgspec.structs.replace(rule, name=name)
 
 
-_ALL = parse(files(__package__).joinpath("rules.txt").read_text("utf-8"))
-RULES: tuple[Rule, ...] = tuple(rule for rule in _ALL if not rule.is_note)
-NOTES: tuple[Rule, ...] = tuple(rule for rule in _ALL if rule.is_note)
+_TEXT = files(__package__).joinpath("rules.toml").read_text("utf-8")
+TABLE = msgspec.toml.decode(_TEXT, type=Table)
+RULES, NOTES = tuple(TABLE.rule.values()), tuple(TABLE.note.values())
 
 
 def chosen(facts: Collection[str]) -> Rule:

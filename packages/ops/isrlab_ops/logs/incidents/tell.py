@@ -55,7 +55,7 @@ def _incident(answer: LogAnswer, number: int) -> dict[str, Any]:
     for line in made["evidence"]:
         line["text"] = texts.get(f"{line['file']}:{line['line']}", "")
     made["checks"] = list(story.checks)
-    return made | {"then": story.remedy.then, "why": story.why}
+    return made | {"then": story.then, "why": story.why}
 
 
 def _fault(fault: Fault) -> dict[str, object]:

@@ -60,7 +60,7 @@ def story_lines(
         yield from _indented(_of_proof(proof, width - 4, full))
     texts = [f"Alternative cause: {other}" for other in each.instead]
     texts += [f"Check: {check}" for check in story.checks[is_chief:]]
-    texts += [f"Do: {story.remedy.then}"] * bool(story.remedy.then and not is_chief)
+    texts += [f"Do: {story.then}"] * bool(story.then and not is_chief)
     texts += [f"Why: {story.why}"] * bool(story.why)
     for text in texts:
         yield from _indented(_wrapped(text, width - 4))

@@ -34,6 +34,7 @@ from confluent_kafka.admin import AdminClient
 from judge import jars
 from record import config
 from record.cluster import Cluster
+from record.migration import NODE, Migrating, migration
 
 FOLDER = Path(__file__).parents[3] / "data" / "recordings" / "incidents"
 LAG_MS, SESSION_MS = 6_000, 9_000
@@ -519,7 +520,7 @@ SCRIPTS: dict[str, Script] = {
         leaderless, slow_leader_only, slow_disk, slow_disk_of_all,
         quorum_lost, old_controller, frozen_controller, cancelled, made_again,
         start_fails, dir_locked, idle_killed, idle_host_gone, loaded, rolled_then_killed,
-        wrong_address, damaged, no_files,
+        wrong_address, damaged, no_files, migration,
     )
 }  # fmt: skip
 WITH_QUORUM = ("quorum-lost", "old-controller")
@@ -542,14 +543,17 @@ def keep(recorder: Recorder, name: str, folder: Path, truth: dict[str, Any]) -> 
 
 def record(name: str, version: str, out: Path) -> Path:
     release = jars.numbers(version)
-    kraft = release >= (3, 3)
+    is_migration = name == "migration"
+    kraft = release >= (3, 3) and not is_migration
     session = "broker.session.timeout.ms" if kraft else "zookeeper.session.timeout.ms"
     settings = {session: SESSION_MS, "replica.lag.time.max.ms": LAG_MS, "min.insync.replicas": 1,
                 **({"broker.heartbeat.interval.ms": 1_000} if kraft else {})}  # fmt: skip
     is_quorum = name in WITH_QUORUM
     brokers = (1, 2, 3, *QUORUM[1:]) if is_quorum else (1, 2, 3) if kraft else (HELPER, 1, 2, 3)
+    brokers = (1, 2, 3, NODE) if is_migration else brokers
     java: dict[int, list[str]] = {}
-    cluster = Nodes(version, brokers, settings, java=java)
+    kind = Migrating if is_migration else Nodes
+    cluster = kind(version, brokers, settings, java=java, kraft=kraft)
     if name == "idle-host-gone":
         _give_a_host(cluster)
     if name == "loaded":
@@ -564,7 +568,9 @@ def record(name: str, version: str, out: Path) -> Path:
         if is_quorum:
             cluster.start(*QUORUM[1:], wait=False)
         recorder = Recorder(cluster, release)
-        recorder.do("start " + " ".join(str(n) for n in (*brokers[: 1 - kraft], 1, 2, 3)))
+        recorder.do(
+            "start " + " ".join(str(n) for n in (*(HELPER,) * (HELPER in brokers), 1, 2, 3))
+        )
         SCRIPTS[name](recorder)
         recorder.stop()
         places = [*recorder.places()]
@@ -576,6 +582,8 @@ def record(name: str, version: str, out: Path) -> Path:
                  "broker_to_blame": None, "over_at_end": is_over, "isr_at_end": ends,
                  "lost": recorder.lost(), "acknowledged": sum(map(len, recorder.acked.values())),
                  "actions": recorder.actions, "logs_end_ms": round(time.time() * 1000)}  # fmt: skip
+        if isinstance(cluster, Migrating):
+            truth["stored"] = cluster.changes([*recorder.topics])
         keep(recorder, name, folder, truth)
     return folder
 

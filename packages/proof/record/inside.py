@@ -25,6 +25,7 @@ class Stored:
     elr: tuple[int, ...] = ()
     replicas: tuple[int, ...] = ()  # of KRaft
     adding: tuple[int, ...] = ()
+    partition_epoch: int = -1
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,9 @@ def changes_in(folder: Path) -> list[tuple[int, tuple[str, int], Stored]]:
         lists = {name: tuple(map(int, filter(None, detail.get(name, "").split(","))))
                  for name in ("elr", "replicas", "adding")}  # fmt: skip
         leader = row["replica"] if row["kind"] == "leader" else int(detail["leader"])
-        stored = Stored(leader, row["leader_epoch"], tuple(row["isr"]), **lists)
+        epoch = row["partition_epoch"]
+        stored = Stored(leader, row["leader_epoch"], tuple(row["isr"]), **lists,
+                        partition_epoch=epoch)  # fmt: skip
         changes.append((row["ts_ms"], place, stored))
     return changes
 

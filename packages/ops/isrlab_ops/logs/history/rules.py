@@ -230,12 +230,13 @@ def _one_state(account: Account) -> Iterator[Fault]:
 
 def _learning(account: Account) -> Iterator[Fault]:
     """Within one file of a broker, versions and epochs only grow."""
-    last: dict[tuple[str, str], Statement] = {}
+    last: dict[tuple[str, int | None, str], Statement] = {}
     for line in sorted(account.lines, key=lambda x: (x.file, x.line)):
         for name in ("partition_epoch", "leader_epoch"):
-            value, before = getattr(line, name), last.get((line.file, name))
+            place = line.file, line.broker, name
+            value, before = getattr(line, name), last.get(place)
             if value is not None and line.is_own and not line.is_request:
-                last[line.file, name] = line
+                last[place] = line
                 if before is not None and value < getattr(before, name):
                     yield fault(line, "learns", before)
 

@@ -17,7 +17,9 @@ from isrlab_ops.logs.incidents.find import IncidentLine as Place
 from isrlab_ops.logs.reader.layout import LEVELS, is_continued
 from isrlab_ops.logs.reader.stamps import STAMP
 
-_HEAD = re.compile(rf"\W*(?:{STAMP})\W*(?:(?:{'|'.join(LEVELS)}|WARNING)\b\W?\s*)?")
+_HEAD = re.compile(
+    rf"(?:^\[pod/[\w./-]+\])?\W*(?:{STAMP})\W*(?:(?:{'|'.join(LEVELS)}|WARNING)\b\W?\s*)?"
+)
 _LOGGER = re.compile(r"\s+\([A-Za-z_][\w.$]*\)$")
 _KEY = re.compile(  # the relevant parts, wherever in a line they are
     r"elapsed time since (?:creation|send): \d+ ?ms|request timeout: \d+ ?ms"

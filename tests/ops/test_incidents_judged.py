@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 import incident_world
-from isrlab_ops.logs.incidents.find import UNKNOWN
 from isrlab_ops.logs.incidents.look import look
+from isrlab_ops.logs.incidents.rules import TABLE
 
 # Names of the same fault, when logs show more or less of it.
 SAME = {"follower_slow": "follower_stalled", "frozen": "follower_stalled"}
@@ -28,7 +28,7 @@ def judged(scene: incident_world.Scene, seed: int, how: str = "") -> tuple[list[
     with TemporaryDirectory() as folder:
         incident_world.write_logs(scene, Path(folder), seed)
         incident_world.spoil(Path(folder), how, seed)
-        found = [i for i in look(folder).incidents if i.what not in UNKNOWN]
+        found = [i for i in look(folder).incidents if not TABLE.rule[i.what].guess]
     names = [SAME.get(incident.what, incident.what) for incident in found]
     if not scene.expected:
         return names, WRONG if names else RIGHT

@@ -107,7 +107,7 @@ def test_a_min_isr_above_the_replicas_refuses_writes_before_3_7_and_is_capped_fr
 def test_every_rule_has_a_remedy_a_reason_and_words_for_its_facts():
     assert {*TABLE.fact} == {*FACTS}
     assert [rule.name for rule in RULES if rule.learn.partition(": ")[2] not in TABLE.why] == []
-    assert all(rule.done for rule in RULES if rule.is_grave)
+    assert all(rule.done for rule in RULES if rule.grave)
     words = dict.fromkeys(("who", "losers", "partitions", "isr"), "1")
     assert all(rule.then.format_map(words) for rule in RULES)
 

@@ -233,10 +233,9 @@ def _learning(account: Account) -> Iterator[Fault]:
     last: dict[tuple[str, int | None, str], Statement] = {}
     for line in sorted(account.lines, key=lambda x: (x.file, x.line)):
         for name in ("partition_epoch", "leader_epoch"):
-            place = line.file, line.broker, name
-            value, before = getattr(line, name), last.get(place)
+            place, value = (line.file, line.broker, name), getattr(line, name)
             if value is not None and line.is_own and not line.is_request:
-                last[place] = line
+                before, last[place] = last.get(place), line
                 if before is not None and value < getattr(before, name):
                     yield fault(line, "learns", before)
 

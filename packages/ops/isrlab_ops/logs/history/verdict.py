@@ -29,9 +29,7 @@ from isrlab_ops.logs.history.rules import (
 from isrlab_ops.logs.history.scene import Scene
 
 JUDGED = (*REQUESTS, "isr_commit", "leader", "follower", "metadata", "offline")  # kinds of lines
-LATE_MS = (
-    5_000  # a line's time is taken before it waits for the appender, by a busy broker this long
-)
+LATE_MS = 5_000  # a line's time is taken before it waits for the appender of a busy broker
 
 
 class Verdict(NamedTuple):
@@ -64,7 +62,10 @@ def judge(scene: Scene, release: str | None = None, lag_time_ms: int | None = No
     unexplained = _unexplained(_generations(scene, accounts, release), changes)
     least = min(map(len, unexplained.values()))
     best = [version for version, left in unexplained.items() if len(left) == least]
-    faults += [fault(change.line, "next", change.line_before) for change in unexplained[best[0]]]
+    is_migrated = any("to_state" in row.detail and row.kind == "sign" for row in scene.rows)
+    several = [*unexplained.values()] if is_migrated else [unexplained[best[0]]]
+    odd = [each for each in several[0] if all(each in left for left in several)]
+    faults += [fault(change.line, "next", change.line_before) for change in odd]
     first = {(each.file, each.line): each for each in reversed(faults)}
     ordered = sorted(first.values(), key=lambda each: (each.ts_ms, each.file, each.line))
     explaining = release or releases(best)

@@ -28,6 +28,8 @@ from isrlab_ops.logs.incidents.state import chief, grouped, loss_of, state, titl
 MOST_TOPICS, MOST_LOST = 4, 12  # named in a line
 FAR_MS = 1_000  # a clock that is off by more is named
 TO_ASK = "kafka-topics.sh --bootstrap-server HOST:9092 --describe --under-replicated-partitions"
+LAST_MS, MOST_UNUSED, ALIKE = 60_000, 3, 60  # ms, lines, characters
+_CONTEXT, _NUMBERS = re.compile(r"^\[[^\]]*\][,:]? ?"), re.compile(r"\d+")
 _HOST = re.compile(r"\bHOST:9092\b")
 _FOLDER = re.compile(r"/[A-Za-z0-9._/-]{1,200}")  # safe to paste into a shell
 
@@ -109,6 +111,7 @@ def answer_of(
         rows += [AnswerRow("Proof", proof.place, proof.text) for proof in proofs[:1]]
     if len(stories) > 1:
         rows.append(AnswerRow("Also", _others(chief(findings), findings)))
+    rows += _unused(findings, quotes)
     return LogAnswer(
         findings.status,
         title(findings),
@@ -151,6 +154,26 @@ def _rows(
     if story.then:
         yield AnswerRow("Then", story.then)
     yield AnswerRow("Done", _done(first, story, findings))
+
+
+def _unused(findings: Findings, quotes: dict[Place, Quote]) -> Iterator[AnswerRow]:
+    """While partitions are short: lines of the last minute like which no proof has one."""
+    known = {_alike(text) for quote in quotes.values() for text in (quote.text, quote.head)}
+    like: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for ts_ms, file, line, text in findings.logs.warnings:
+        if 0 <= findings.record.end_ms - ts_ms <= LAST_MS and _alike(text) not in known:
+            like[_alike(text)].append((text, f"{file}:{line}"))
+    most_first = sorted(like.values(), key=lambda lines: (" WARN" in lines[0][0], -len(lines)))
+    is_open = findings.under_replicated or findings.leaderless
+    for (text, place), *more in most_first[:MOST_UNUSED] if is_open else ():
+        count = f" ({counted(len(more) + 1, 'line')} like it)" * bool(more)
+        where = f"in no proof, of the last minute: {place}{count}"
+        yield AnswerRow("Unused", where, message(text.strip()))
+
+
+def _alike(text: str) -> str:
+    """The beginning of a message without its context and numbers: equal for repetitions."""
+    return _NUMBERS.sub("#", _CONTEXT.sub("", message(text.strip())))[:ALIKE]
 
 
 def _done(first: Incident, story: Story, findings: Findings) -> str:

@@ -29,9 +29,11 @@ from isrlab_ops.logs.incidents.parties import (
 OFTEN = 3
 PARTIES = (
     "broker", "link", "controller", "zookeeper", "cluster", "loss", "quorum", "strained", "topic",
-    "cancelled",
+    "cancelled", "migration",
 )  # fmt: skip
-SIGNS = ("session_lost", "disk_full", "out_of_resources", "start_failed", "damaged", "too_large")
+SIGNS = ("session_lost", "disk_full", "out_of_resources", "start_failed", "damaged", "too_large",
+         "rolled")  # fmt: skip
+MIGRATION = ("PRE_MIGRATION", "MIGRATION", "POST_MIGRATION")  # states that KRaft stores
 LOSSES = ("unclean", "emptied", "leads", "cut", "tail_cut", "leaderless")  # Loss.rows
 
 
@@ -311,7 +313,7 @@ class Facts(Case):
 
 
 _LOOKED_FOR = tuple(name for name in vars(Facts) if not name.startswith("_"))
-FACTS = (*PARTIES, *SIGNS, *LOSSES, *_LOOKED_FOR)
+FACTS = (*PARTIES, *SIGNS, *LOSSES, *MIGRATION, "held_back", *_LOOKED_FOR)
 
 
 def facts(case: Facts) -> dict[str, list[Statement]]:
@@ -319,5 +321,8 @@ def facts(case: Facts) -> dict[str, list[Statement]]:
     by_fact = {case.party.kind: case.left() or case.troubles}
     by_fact |= {name: case.signs(name) for name in SIGNS}
     by_fact |= {name: case.of_losses(name) for name in LOSSES}
+    by_fact["held_back"] = case.record.said("sign", case.span, sign="held_back")
+    rows = case.troubles if case.party.kind == "migration" else []
+    by_fact |= {n: [r for r in rows if r.detail["to_state"] == n][:1] for n in MIGRATION}
     by_fact |= {name: getattr(case, name)() for name in _LOOKED_FOR}
     return {name: rows for name, rows in by_fact.items() if rows}

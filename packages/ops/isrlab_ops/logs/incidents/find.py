@@ -32,20 +32,14 @@ from isrlab_ops.logs.incidents.parties import (
     Party,
     episodes,
     parties,
+    without,
 )  # fmt: skip
-from isrlab_ops.logs.incidents.rules import NOTES, Rule, chosen
+from isrlab_ops.logs.incidents.rules import NOTES, RULES, Rule
 
 NEAR = 5  # how many earlier incidents to check for one that this continues
 SHOWN = 4  # lines of evidence of each fact
 SAFE = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,248}")  # a topic's name, not an option
 MOST_CHECKED = 3  # topics
-PLANNED = {  # the common rule of several planned incidents
-    "restart": "Brokers {who} were shut down cleanly and restarted, one by one.",
-    "stopped": "Brokers {who} were shut down cleanly; no line shows a restart.",
-}
-UNKNOWN = (  # rules that name possible causes only
-    "not_known", "before_the_log", "silent", "broker_away", "no_log_of_it", "restarted",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -127,6 +121,9 @@ def find(record: Record, min_isr: int | None = None) -> list[Incident]:
     if moves := sorted(record.cancelled, key=lambda row: row.ts_ms):
         span = moves[0].ts_ms, moves[-1].ts_ms
         stories.append(_story(Facts(Party("cancelled"), [], moves, record, span)))
+    if steps := record.said_of("migration"):
+        span = steps[0].ts_ms, steps[-1].ts_ms
+        stories.append(_story(Facts(Party("migration"), [], steps, record, span)))
     still = [each.case for each in stories if each.case.is_open]
     covered = {b for case in still for b in (*case.brokers, *(out.replica for out in case.outs))}
     for broker, rows in lost(record).items():
@@ -139,7 +136,8 @@ def find(record: Record, min_isr: int | None = None) -> list[Incident]:
 
 def _story(case: Facts) -> _Story:
     by_fact = facts(case)
-    rule, notes = chosen(by_fact), tuple(note for note in NOTES if note.fits(by_fact))
+    rule = next(rule for rule in RULES if rule.fits(by_fact))  # the last one always does
+    notes = tuple(note for note in NOTES if note.fits(by_fact))
     return _Story(rule, case, notes, tuple(_lines(rule, notes, by_fact)))
 
 
@@ -151,12 +149,18 @@ def _troubled(episode: Episode) -> list[int]:
 
 
 def _parts(party: Party, outs: list[Absence], record: Record) -> list[list[Absence]]:
-    """Split a broker's absences that ended from those that did not, if there are more than two.
+    """Split a broker's absences of clean shutdowns from others, or, if there are more than two,
+    those that ended from those that did not.
 
     Not if lines are missing: these may be the lines that show the return.
     """
     back = [out for out in outs if out.end_ms is not None]
     away = [out for out in outs if out.end_ms is None]
+    stops = record.said_of("stop_asked") if len(outs) > 1 else []
+    near = {(r.replica or r.broker, r.ts_ms // SOON_MS + n) for r in stops for n in (-1, 0, 1)}
+    asked = [out for out in back if (out.replica, out.start_ms // SOON_MS) in near]
+    if party.kind == "broker" and not away and 0 < len(asked) < len(outs):
+        return [asked, without(outs, asked)]
     if party.kind == "broker" and back and away and len(outs) > 2 and not record.is_torn:
         return [back, away]
     return [outs]
@@ -190,7 +194,7 @@ def _of_controllers(stories: list[_Story], record: Record) -> Iterable[_Story]:
         start_ms, end_ms = gone.span
         if not any(first < end_ms and last > start_ms for first, last in known):
             party = Party("quorum", () if gone.controller is None else (gone.controller,))
-            yield _story(Facts(party, [], gone.rows, record, gone.span))
+            yield _story(Facts(party, [], gone.rows, record, (start_ms - BEFORE_MS, end_ms)))
     by = {row.broker for row in record.said_of("fenced_too_late") if row.broker is not None}
     for controller in sorted(by):
         rows = [row for row in record.said_of("fenced_too_late") if row.broker == controller]
@@ -247,8 +251,7 @@ def _incident(story: _Story, min_isr: int | None) -> Incident:
     leaderless = [span for loss in case.losses for span in loss.leaderless]
     leaderless += [span for key in keys for span in record.leaderless(key)]
     window = (start_ms, record.end_ms if end_ms is None else end_ms)
-    is_of_several = rule.name in PLANNED and len(case.brokers) > 1
-    says = PLANNED[rule.name] if is_of_several else rule.says
+    says = rule.several if rule.several and len(case.brokers) > 1 else rule.says
     return Incident(
         rule.name,
         says.format_map(words),
@@ -269,7 +272,7 @@ def _incident(story: _Story, min_isr: int | None) -> Incident:
         rule.learn,
         story.evidence,
         tuple(loss.lost for loss in case.losses if loss.lost is not None),
-        rule.is_grave,
+        rule.grave,
     )
 
 
@@ -313,7 +316,7 @@ def _checks(rule: Rule, words: dict[str, str], case: Facts) -> Iterator[str]:
     that Kafka does not allow and a shell might execute."""
     topics = _topics(case)
     words = words | {"who": ",".join(map(str, case.brokers))}
-    for text in rule.checks:
+    for text in rule.check:
         for topic in filter(SAFE.fullmatch, topics[:MOST_CHECKED]) if "{topics}" in text else ("",):
             yield text.format_map(words | {"topics": f"'{topic}'"})
 
@@ -367,9 +370,9 @@ def _joined(stories: list[_Story]) -> list[_Story]:
 
 def _is_continued(last: _Story, story: _Story) -> bool:
     """Whether `story` is planned work of `last`, or trouble of the same brokers soon after."""
-    if last.rule != story.rule or story.rule.name in UNKNOWN or story.case.losses:
+    if last.rule != story.rule or story.rule.guess or story.case.losses:
         return False
-    if story.rule.name not in PLANNED and last.case.brokers != story.case.brokers:
+    if not story.rule.several and last.case.brokers != story.case.brokers:
         return False
     end_ms = _times(last.case)[1]
     return end_ms is None or _times(story.case)[0] - end_ms <= 4 * QUIET_MS

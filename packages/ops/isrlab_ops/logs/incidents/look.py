@@ -88,13 +88,13 @@ def found_in(
     window = window or Window()
     alone = {c.broker for c in history.clocks if c.is_alone and c.broker is not None}
     whole = _of_the_whole(history)
+    rows = [*history.rows, *_until(logs.operator, logs.rows[-1].ts_ms if logs.rows else 0)]
     is_torn = any(why.startswith(TORN) for why in whole)
-    record = Record(_until(history.rows, window.until_ms), alone=alone, is_torn=is_torn)
+    record = Record(_until(rows, window.until_ms), alone=alone, is_torn=is_torn)
     caveats = [why for why in whole if why.startswith(USUAL)]
     if record.stopped_ms is not None:
         caveats.insert(0, "all brokers were shut down cleanly at the end: that is left out")
-        until_ms = record.stopped_ms - 1
-        record = Record(_until(history.rows, until_ms), alone=alone, is_torn=is_torn)
+        record = Record(_until(rows, record.stopped_ms - 1), alone=alone, is_torn=is_torn)
     gaps = [gap for gap in history.gaps if gap.from_ms <= record.end_ms <= gap.to_ms]
     dark = {gap.key for gap in gaps if gap.key} | _perhaps_back(logs, history, record)
     ends = {

@@ -104,17 +104,17 @@ def parties(episode: Episode, record: Record) -> dict[Party, list[Absence]]:
     for party, brokers in (*_of_all(rest, span, record), *of_one):
         taken = [out for out in rest if _is_explained(out, party, brokers, record)]
         given[party] += taken
-        rest = _without(rest, taken)
+        rest = without(rest, taken)
     while rest:
         known = {b for p, outs in given.items() if outs and p.kind == "broker" for b in p.brokers}
         party, taken = _largest(rest, known, record)
         given[party] += taken
-        rest = _without(rest, taken)
+        rest = without(rest, taken)
     most_first = sorted(given.items(), key=lambda each: -len(each[1]))
     return {p: outs for p, outs in most_first if outs or p.kind in ("cluster", "zookeeper")}
 
 
-def _without(outs: list[Absence], taken: list[Absence]) -> list[Absence]:
+def without(outs: list[Absence], taken: list[Absence]) -> list[Absence]:
     places = set(map(id, taken))  # comparing rows is slow
     return [out for out in outs if id(out) not in places]
 

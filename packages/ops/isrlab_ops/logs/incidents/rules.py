@@ -1,4 +1,4 @@
-"""The kinds of incidents (rules.toml), and the choice of the one that names an incident."""
+"""The kinds of incidents, from rules.toml."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from isrlab_ops.logs.incidents.facts import FACTS
-
-KEYS = {"unseen": "not", "instead": "or", "checks": "check", "is_grave": "grave"}  # in the table
+KEYS = {"unseen": "not", "instead": "or"}  # in the table
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=KEYS):
@@ -22,11 +20,13 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=KEYS)
     unseen: tuple[str, ...] = ()
     blames: Literal["party", "nobody"] = "nobody"
     instead: tuple[str, ...] = ()
-    checks: tuple[str, ...] = ()
+    check: tuple[str, ...] = ()
     then: str = ""
     done: str = ""
     learn: str = ""
-    is_grave: bool = False
+    several: str = ""
+    grave: bool = False
+    guess: bool = False
 
     def fits(self, facts: Collection[str]) -> bool:
         return all(f in facts for f in self.seen) and not any(f in facts for f in self.unseen)
@@ -40,19 +40,9 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fact: dict[str, str]
     why: dict[str, str]
 
-    def __post_init__(self) -> None:
-        for table in (self.rule, self.note):
-            for name, rule in table.items():
-                if unknown := {*rule.seen, *rule.unseen} - {*FACTS}:
-                    raise ValueError(f"{name}: no fact {min(unknown)!r}; {', '.join(FACTS)}")
-                table[name] = msgspec.structs.replace(rule, name=name)
 
-
-_TEXT = files(__package__).joinpath("rules.toml").read_text("utf-8")
-TABLE = msgspec.toml.decode(_TEXT, type=Table)
-RULES, NOTES = tuple(TABLE.rule.values()), tuple(TABLE.note.values())
-
-
-def chosen(facts: Collection[str]) -> Rule:
-    """The first rule that applies; the last one always does."""
-    return next(rule for rule in RULES if rule.fits(facts))
+TABLE = msgspec.toml.decode(files(__package__).joinpath("rules.toml").read_bytes(), type=Table)
+RULES, NOTES = (
+    tuple(msgspec.structs.replace(rule, name=name) for name, rule in table.items())
+    for table in (TABLE.rule, TABLE.note)
+)

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from isrlab.events.exact import Key
 from isrlab.events.wording import counted
-from isrlab_ops.logs.incidents.find import PLANNED, Incident
+from isrlab_ops.logs.incidents.find import Incident
 from isrlab_ops.logs.incidents.look import CALM, NOT_KNOWN, Findings
+from isrlab_ops.logs.incidents.rules import TABLE
 from isrlab_ops.logs.incidents.settings import PrintedSettings
 
 MOST_PARTITIONS = 8  # of a topic that are named
@@ -31,7 +32,7 @@ def chief(findings: Findings) -> Incident:
     """The incident that the first lines are about."""
 
     def weight(each: Incident) -> tuple[bool, bool, int, bool, int]:
-        is_fault = each.what not in PLANNED
+        is_fault = not TABLE.rule[each.what].several
         sizes = len(each.lost), is_fault, each.under_replicated_ms
         return not each.is_over, each.is_grave, *sizes
 

@@ -74,7 +74,12 @@ def _missing_logs(files: list[dict], leaders: Collection[int]) -> Iterator[str]:
         yield "no server.log with lines of INFO is there: leaders print there what they ask for"
     elif len(missing) > nameless:
         which = f"broker {missing[0]}" if len(missing) == 1 else f"brokers {listed}"
-        yield f"no server.log with lines of INFO is there of {which}, which lead partitions"
+        own = [row for row in files if row["brokers"]]
+        is_pod = any(" " in (r["parts"] or "") or r["layout"] != "stock" for r in own)
+        how = "; on Kubernetes kubectl logs -l strimzi.io/name=CLUSTER-kafka --prefix --tail=-1 "
+        how += "reads all pods, and with --previous what they logged before their last restart"
+        lead = f"no server.log with lines of INFO is there of {which}, which lead partitions"
+        yield lead + how * is_pod
 
 
 def _clusters(rows: list[Statement]) -> Iterator[str]:

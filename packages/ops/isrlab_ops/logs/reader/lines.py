@@ -27,6 +27,7 @@ Event: TypeAlias = dict[str, Any]
 # Kinds whose replica is the broker that logs them, if the line names none
 OF_ITSELF = ("leader", "crash", "restart", "hosted", "unhosted", "position", "failed")
 ZONE_STEP_MS = 15 * 60 * 1000  # the offset of every zone is a multiple of it
+OPERATOR = "operator"  # Strimzi's: its lines are about brokers, and no broker prints them
 IMPOSSIBLE_LINE = "no broker prints this"  # how the reason begins
 PARTITION_LOGGER = "kafka.cluster.Partition"  # a leader's ISR changes
 MOST_LINES_BACK = 300  # from a line of a stack trace back to the line with its time
@@ -240,7 +241,8 @@ def _event(form: Format, match: re.Match[str], head: Head) -> Event | Unread:
                         event[key] = value
                     else:
                         detail[key] = str(value)
-        if "broker" not in event and (source := _SOURCE.search(head.message)):
+        is_own = detail.get("said_by") != OPERATOR and "broker" not in event
+        if is_own and (source := _SOURCE.search(head.message)):
             event["broker"] = number("broker", source[1])
         event["detail"] = detail
         _complete(event, detail)

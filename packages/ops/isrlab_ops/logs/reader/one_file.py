@@ -27,6 +27,7 @@ from isrlab_ops.logs.reader.lines import (
     IMPOSSIBLE_LINE,
     MOST_LINES_BACK,
     OF_ITSELF,
+    OPERATOR,
     PERHAPS,
     WANTED_TEXT,
     Event,
@@ -46,6 +47,8 @@ FITS = 0.9  # of Kafka's lines in a sample: a layout that reads a smaller share 
 MOST_LAYOUTS = 5  # detected in one file
 LEAST_HEADS = 0.5  # of Kafka's lines: with fewer the file counts as unreadable
 OF_ISR = ("isr_shrink", "isr_expand", "isr_commit", "leader")
+WARN_AND_ABOVE = ("WARN", "ERROR", "FATAL")
+NOT_KAFKA = "no line of a Kafka broker in it"
 FORGED = "it stands within the message of another line"
 _ANY = re.compile(f"{WANTED_TEXT}|{PERHAPS}")
 _DIRECTION = re.compile("[\u202a-\u202e\u2066-\u2069]")  # characters that reverse text
@@ -141,7 +144,7 @@ class LogFile:
         """Whether it was read, and understood."""
         heads, total = self.reader.heads, self.reader.heads + self.reader.headless
         if self.lines and not total and not self.damage:
-            return "no line of a Kafka broker in it"
+            return NOT_KAFKA
         if heads < LEAST_HEADS * total and not self.damage:
             return f"not understood: {heads:,} of {total:,} lines of Kafka have a known head"
         return self.damage or "read"
@@ -290,20 +293,32 @@ class LogFile:
             text = _DIRECTION.sub(lambda m: f"\\u{ord(m[0]):04x}", row["text"])
             yield {"file": self.source.name, **row, "text": text}
 
+    def warnings(self, zones: Zones) -> Iterator[tuple[int, str, int, str]]:
+        """Time, file, number and text of the lines of WARN and above among its last ones."""
+        for back, text in enumerate(self._before):
+            head, line = self._quiet_head(text), self.lines - back
+            if head and head.level in WARN_AND_ABOVE and not head.lacks:
+                ahead_ms = zones.ahead_ms(self.source.name, [line], [head.ts_ms])[0]
+                yield head.ts_ms - head.is_local * ahead_ms, self.source.name, line, text
+
     def file_row(self, zones: Zones, of_folder: set[int]) -> dict:
         """Its row in the table of files."""
-        brokers = self.brokers[""] or (of_folder if len(of_folder) == 1 else set())
+        said_by = {each.row.said_by for each in self._rows}
+        is_brokers = self.status != NOT_KAFKA and said_by != {OPERATOR}  # else it proves nothing
+        brokers = self.brokers[""] or (of_folder if len(of_folder) == 1 and is_brokers else set())
         name, ends = self.source.name, (self._first or self._last, self._last or self._first)
+        ends = ends if is_brokers else (None, None)
         has_local = any(end is not None and end[2] for end in ends)
         first, last = (
             end and end[1] - end[2] * zones.ahead_ms(name, [end[0]], [end[1]])[0] for end in ends
         )
+        parts = {_part(*each) for each in self._loggers} if is_brokers else set()
         return {
             "file": name, "bytes": self.source.size_bytes, "lines": self.lines,
             "status": self.status, "layout": self.reader.layout.name,
             "zone": zones.name(name, has_local), "first_ms": first, "last_ms": last,
             "heads": self.reader.heads, "headless": self.reader.headless,
-            "parts": " ".join(sorted({_part(*each) for each in self._loggers} - {""})),
+            "parts": " ".join(sorted(parts - {""})),
             "brokers": ",".join(map(str, sorted(brokers))), "printed": self._printed,
         }  # fmt: skip
 
@@ -335,7 +350,7 @@ class LogFile:
 def _part(level: str, logger: str | None) -> str:
     """The kind of broker log that a line belongs to; "" for WARN and above, which prove no other
     level."""
-    if level in ("WARN", "ERROR", "FATAL"):
+    if level in WARN_AND_ABOVE:
         return ""
     match (logger or "").split("."):
         case ["state", *_]:

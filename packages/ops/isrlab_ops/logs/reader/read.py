@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from isrlab.events.statements import Statement, statement, table_of
 from isrlab_ops.logs.reader.files import PathName, Source, expanded, find, stored
 from isrlab_ops.logs.reader.layout import Layout
-from isrlab_ops.logs.reader.lines import OF_ITSELF
+from isrlab_ops.logs.reader.lines import OF_ITSELF, OPERATOR
 from isrlab_ops.logs.reader.many_files import read_files
 from isrlab_ops.logs.reader.metadata import files as metadata_files
 from isrlab_ops.logs.reader.one_file import LogFile
@@ -69,11 +69,16 @@ class BrokerLogs:
     (how many of the lines of Kafka that were looked at had a head, and how many had none), parts
     (which of "server", "controller" and "state-change" have lines of INFO in it), brokers (whose
     lines). `events` (of events.SCHEMA), `unread` and `files` are these three as tables.
+
+    `warnings`: time, file, number and text of lines of WARN and above among the last of each file.
+    `operator`: what Strimzi's operator logged, which proves nothing about the brokers' logs.
     """
 
     rows: list[Statement]
     unread_rows: list[dict[str, Any]]
     file_rows: list[dict[str, Any]]
+    warnings: list[tuple[int, str, int, str]] = field(default_factory=list)
+    operator: list[Statement] = field(default_factory=list)
 
     @cached_property
     def events(self) -> pa.Table:
@@ -163,9 +168,12 @@ def joined(
     ]
     placed += _of_metadata(raw["event"], [s.name for s in sources])
     files = [dict.fromkeys(FILES) | {"run": run} | row for row in files]
-    rows, strays = without_strays(_once(placed), files)
+    every = _once(placed)
+    operator = [row for row in every if row.said_by == OPERATOR]
+    rows, strays = without_strays([row for row in every if row.said_by != OPERATOR], files)
     unread = [{"run": run, "text": None} | row for row in (*unread, *strays)]
-    return BrokerLogs(rows, unread, files)
+    warnings = sorted(each for log in logs for each in log.warnings(zones))
+    return BrokerLogs(rows, unread, files, warnings, operator)
 
 
 def _of_metadata(events: list[dict], files: list[str]) -> Iterator[tuple[ReadRow, int, str]]:

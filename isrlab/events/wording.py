@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _UNITS = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 
 
@@ -18,6 +20,12 @@ def duration(ms: float) -> str:
 def counted(number: int, noun: str) -> str:
     """A number with its noun in the singular or plural: 1 replica, 2 replicas."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def listed(names: Sequence[object], most: int = 5) -> str:
+    """Names with commas; if there are many, the first ones and the number of others."""
+    shown = ", ".join(str(name) for name in names[:most])
+    return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
 
 
 def printable(text: str) -> str:

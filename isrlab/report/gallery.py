@@ -33,12 +33,14 @@ from isrlab.installed import NOTEBOOKS
 from isrlab.report.notebooks import WIDGET, Grid, tags
 from isrlab.report.pages import PAGES, START, finding, linked, outputs
 from isrlab.show.player import SCRIPT, small
+from isrlab.show.svg import as_page
 
 PAGES.filters["literal"] = repr
 CHOICES = (Path(__file__).parent / "templates" / "choices.js").read_text(encoding="utf-8")
 HASHES = [hashlib.sha256(script.encode()).digest() for script in (SCRIPT, CHOICES)]
 PAGES.globals["scripts"] = " ".join(f"'sha256-{base64.b64encode(h).decode()}'" for h in HASHES)
 PAGES.globals["choices"] = CHOICES
+SVG = "image/svg+xml"
 WIDGET_NOTE = "Interactive in JupyterLab."
 OK, FAILED, NOT_RUN = "ok", "failed", "not run"
 NAV = re.compile(r"(?s)<nav>.*?</nav>")
@@ -151,6 +153,9 @@ def page(record: RunRecord, notebook: NotebookNode) -> str:
     for cell, output in outputs(notebook):
         if WIDGET in output.get("data", {}):  # without a player
             output.data = NotebookNode({"text/html": f'<p class="note">{WIDGET_NOTE}</p>'})
+        elif svg := output.get("data", {}).get(SVG):
+            alt = output.metadata.get(SVG, {}).get("alt", "")
+            output.data = NotebookNode({"text/html": as_page(svg, alt)})
         if output.output_type == "error":
             failed = failed or f"cell-id={cell.id}"
     for guest in _guests():
@@ -169,6 +174,8 @@ def _exporter() -> HTMLExporter:
 def thumbnail(notebook: NotebookNode) -> str:
     """A data URI of the first figure, preferably of a cell tagged `thumbnail`; "" if none."""
     for _, output in sorted(outputs(notebook), key=lambda pair: "thumbnail" not in tags(pair[0])):
+        if svg := output.get("data", {}).get(SVG):
+            return f"data:{SVG};base64," + base64.b64encode(svg.encode()).decode()
         if png := output.get("data", {}).get("image/png"):
             return (
                 "data:image/png;base64," + base64.b64encode(small(base64.b64decode(png))).decode()

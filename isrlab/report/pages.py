@@ -49,7 +49,7 @@ def _text(output: nbformat.NotebookNode) -> str:
     if output.output_type == "stream":
         return output.text if output.name == "stdout" else ""
     shown = output.get("data", {})
-    if "image/png" in shown:
+    if shown.keys() & {"image/png", "image/svg+xml"}:
         return ""
     plain = shown.get("text/markdown") or shown.get("text/plain", "")
     return re.sub(r"""(?s)\A(['"])(.*)\1\Z""", r"\2", plain)

@@ -14,6 +14,7 @@ rule       the source of the rules that decide
 player     pictures that a reader moves through without a kernel
 controls   a slider through a run; any figure redrawn as values change
 colours    of brokers, versions and states
+svg        shapes, text and panels: what replicas and messages are drawn with, without matplotlib
 style      titles, numbers, names: one look for every figure
 
 A picture is given tables, runs and numbers, and plays nothing. Its title is the finding, worded

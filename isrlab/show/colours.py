@@ -8,7 +8,13 @@ from __future__ import annotations
 BLUE, ORANGE, GREEN, PINK, BROWN = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#6B4423"
 SKY, VERMILION = "#56B4E9", "#D55E00"
 INK, GREY, PALE, FAINT, WHITE = "#333333", "#8A9BA8", "#DDDDDD", "#F1F3F4", "#FFFFFF"
-DARK = {WHITE: "#1B2129", INK: "#DDE3EA", BLUE: "#5AAEE6", GREY: "#93A0B0"}  # on a dark page
+DARK = {
+    WHITE: "#1B2129",
+    FAINT: "#28313C",
+    INK: "#DDE3EA",
+    BLUE: "#5AAEE6",
+    GREY: "#93A0B0",
+}  # on a dark page
 AS_TEXT = {ORANGE: "#8A5F00", GREEN: "#00724F", PINK: "#9C3F73", GREY: "#5A6874"}  # on white
 LOST, AS_TEXT[VERMILION] = VERMILION, "#B04A00"
 SERIES = ("#332288", "#DDAA33", "#44AA99", "#882255", "#88CCEE", "#999933")  # of other lines
@@ -49,3 +55,7 @@ GENERATIONS = (  # oldest first; neighbours differ in lightness, also without re
     # leaders ask the controller: blue to purple
     "#04698A", "#76BBF5", "#1537B0", "#5676F4", "#510179", "#AC7FB5", "#AA195E", "#F3B0CB",
 )  # fmt: skip
+
+
+def broker_colour(broker: int) -> str:
+    return BROKERS[(broker - 1) % len(BROKERS)]

@@ -23,8 +23,9 @@ from matplotlib.figure import Figure
 
 from isrlab.engine.model import Leader
 from isrlab.show import style
-from isrlab.show.player import PlayerImage, Slider, player
-from isrlab.show.replicas import common_look, plot_replicas, visible
+from isrlab.show.player import SVG, PlayerImage, Slider, player
+from isrlab.show.replicas import common_look, draw_replicas, visible
+from isrlab.show.svg import Drawing
 from isrlab.world import words
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
@@ -32,7 +33,7 @@ from isrlab.world.script import Run
 MOST_STEPS = 60  # of a run, shown individually
 MOST_VIEWS = 24  # of a player, except for runs
 NO_WIDGETS = "A control: to move it, open the notebook where Jupyter widgets or HTML can be shown."
-Drawn = Figure | Axes | PlayerImage
+Drawn = Figure | Axes | Drawing | PlayerImage
 _LOOK: dict[str, Any] = {
     "style": {"description_width": "160px"},
     "layout": widgets.Layout(width="560px"),
@@ -52,7 +53,7 @@ def step_slider(run: Run) -> widgets.VBox:
     def draw(step: int) -> PlayerImage:
         state = _visible(frames[step])
         if state not in drawn:
-            drawn[state] = pictured(plot_replicas(frames[step], **look))
+            drawn[state] = pictured(draw_replicas(frames[step], **look))
         return replace(drawn[state], caption=words.message_line(frames[step]))
 
     return LiveFigure([slider], draw, most=len(frames))
@@ -106,7 +107,7 @@ class LiveFigure(widgets.VBox):
         self.inputs, self.draw_of, self.most = controls, draw, most
         self.one_by_one = one_by_one
         self.caption = widgets.HTML()
-        self.picture = widgets.Image(format="png", layout=widgets.Layout(max_width="900px"))
+        self.picture = widgets.Image(layout=widgets.Layout(max_width="900px"))
         self.redraw()
         for control in self.inputs:
             control.observe(self.redraw, names="value")
@@ -122,8 +123,8 @@ class LiveFigure(widgets.VBox):
         try:
             view = self.draw()
         except ValueError as error:
-            view = PlayerImage(self.picture.value, "", str(error))
-        self.picture.value = view.png
+            view = PlayerImage(self.picture.value, "", str(error), self.picture.format)
+        self.picture.format, self.picture.value = view.format, view.data
         lines = html.escape(view.caption)
         self.caption.value = f'<pre style="white-space: pre-wrap">{lines}</pre>' if lines else ""
 
@@ -161,15 +162,16 @@ class LiveFigure(widgets.VBox):
         try:
             view = pictured(self.draw_of(*(value for _, value in chosen)))
         except ValueError as error:
-            view = PlayerImage(self.picture.value, "", str(error))
+            view = PlayerImage(self.picture.value, "", str(error), self.picture.format)
         lines = (view.caption, values) if self.one_by_one else (values, view.caption)
         return replace(view, caption="\n".join(lines).strip())
 
     def _ipython_display_(self) -> None:
         """Show the widget and a still picture first; later the player replaces the picture."""
         widget = self._repr_mimebundle_()
-        image = base64.b64encode(self.picture.value).decode()
-        still = {"text/plain": NO_WIDGETS, "image/png": image}
+        data, kind = self.picture.value, self.picture.format
+        image = data.decode() if kind == SVG else base64.b64encode(data).decode()
+        still = {"text/plain": NO_WIDGETS, f"image/{kind}": image}
         shown = display(widget | still, raw=True, display_id=True)
         player = {"text/plain": "A player", "text/html": self.player()}
         shown.update(widget | player, raw=True)
@@ -197,9 +199,11 @@ def _thinned(axis: dict[str, Any], count: int, kept: Any) -> dict[str, Any]:
 
 
 def pictured(drawn: Drawn, caption: str = "") -> PlayerImage:
-    """A figure as an uncompressed PNG with its alt text; closes the figure."""
+    """A picture with its alt text; a figure as an uncompressed PNG, and closed."""
     if isinstance(drawn, PlayerImage):
         return drawn
+    if isinstance(drawn, Drawing):
+        return PlayerImage(str(drawn).encode(), drawn.alt, caption, SVG)
     figure = drawn.get_figure(root=True) if isinstance(drawn, Axes) else drawn
     assert figure is not None
     buffer = io.BytesIO()

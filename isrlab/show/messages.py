@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
-from typing import Any
-
-from matplotlib.axes import Axes
 
 from isrlab.engine import messages as m
 from isrlab.engine.messages import Fetch, FetchResponse
 from isrlab.engine.model import Leader
-from isrlab.show import style
-from isrlab.show.style import INK, LOST, WHITE, axes, broker_colour, finish, note, plain
+from isrlab.show import svg
+from isrlab.show.colours import INK, LOST, PALE, broker_colour
+from isrlab.show.svg import Drawing, text_at
 from isrlab.world import words
-from isrlab.world.frames import Frame
+from isrlab.world.frames import Fault, Frame
 from isrlab.world.script import Run
 
 ZOOKEEPER = -2  # a lane of its own
 _PLUMBING = {"RegisterBroker", "UpdateMetadata", "Disconnected"}  # messages that are not drawn
+_LINE, _HEAD, _GAP = 32, 20, 108  # an arrow, the names; from lane to lane at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,57 +34,74 @@ class Arrow:
     is_inner: bool = False  # within one step of the model
 
 
-def plot_arrows(
+def draw_arrows(
     arrows: Sequence[Arrow], title: str, *, lanes: Mapping[int, str] | None = None
-) -> Axes:
+) -> Drawing:
     """Arrows in the colours of their senders. `lanes`: machine -> name, from left to right.
 
     The content of a message is above its arrow, and its effect beyond the arrow's head.
     """
+    heads, body = draw_lanes(arrows, svg.WIDTH, lanes)
+    below = f'<g transform="translate(0 {_HEAD})">{body.parts}</g>'
+    both = Drawing(body.width, _HEAD + body.height, heads.parts + below)
+    return svg.titled(title, both)
+
+
+def draw_lanes(
+    rows: Sequence[Arrow | str], most: float, lanes: Mapping[int, str] | None = None
+) -> tuple[Drawing, Drawing]:
+    """The names of the machines, and below them the arrows, as two pictures of `most` pixels, if
+    that is enough; a text among the arrows is a line across all lanes."""
+    arrows = [row for row in rows if isinstance(row, Arrow)]
     machines = {each for arrow in arrows for each in (arrow.source, arrow.target)}
-    order = sorted(machines, key=lambda each: m.CONTROLLER + 0.5 if each == ZOOKEEPER else each)
+    order = sorted(machines or {m.CONTROLLER}, key=lambda n: 0.5 if n == ZOOKEEPER else n)
     lanes = lanes or {n: "ZooKeeper" if n == ZOOKEEPER else words.address(n) for n in order}
-    places = {machine: x for x, machine in enumerate(lanes)}
-    ax = axes(style.WIDTH, 0.8 + 0.46 * len(arrows))
-    for machine, name in lanes.items():
-        lane = places[machine]
-        ax.plot([lane] * 2, [-0.6, len(arrows) - 0.3], color=_colour(machine), lw=1.4, zorder=1)
-        ax.text(lane, -0.75, plain(name), ha="center", color=_colour(machine), fontweight="bold",
-                fontsize=9)  # fmt: skip
-    left, right = _margins(arrows, places)
-    gap = (ax.figure.bbox.width / ax.figure.dpi - 0.2 - left - right) / max(len(lanes) - 1, 1)
-    back: dict[str, Any] = {"facecolor": WHITE, "edgecolor": "none", "pad": 0.5}
-    for y, arrow in enumerate(arrows):
-        start, end = places[arrow.source], places[arrow.target]
-        colour = LOST if arrow.was_lost else _colour(arrow.source)
-        line = ":" if arrow.was_lost or arrow.is_inner else "-"
-        look = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.5, "linestyle": line}
-        ax.annotate("", (end, y + 0.2), (start, y - 0.06), arrowprops=look, zorder=3)
-        text = plain(f"{arrow.text}  LOST" if arrow.was_lost else arrow.text)
-        x, side = ((start + end) / 2, "center") if not arrow.is_inner else (start - 0.05, "right")
-        if abs(end - start) > 1 and 0.066 * len(text) < gap and not arrow.is_inner:
-            x = start + (0.5 if end > start else -0.5)  # between two lanes, not across one
-        ax.text(x, y - 0.12, text, ha=side, va="bottom", fontsize=8, zorder=2, bbox=back,
-                color=LOST if arrow.was_lost else INK)  # fmt: skip
-        points = -5 if end < start else 5
-        note(ax, end, y + 0.22, arrow.news, points=points, zorder=2, bbox=back)
-        if arrow.when:
-            ax.annotate(plain(arrow.when), (0, y), xycoords=ax.get_yaxis_transform(), fontsize=8,
-                        va="center", color=INK)  # fmt: skip
-    ax.set_xlim(-left / gap, len(lanes) - 1 + right / gap)
-    ax.set_ylim(len(arrows) - 0.2, -1.1)
-    ax.axis("off")
-    return finish(ax, title, spines=())
+    left, right = _margins(arrows, [*lanes])
+    gap = max((most - left - right) / max(len(lanes) - 1, 1), _GAP)
+    places = {machine: left + gap * nth for nth, machine in enumerate(lanes)}
+    width, y, drawn = left + gap * (len(lanes) - 1) + right, 4, list[str]()
+    for row in rows:
+        if isinstance(row, Arrow):
+            y += _LINE
+            drawn += _draw_arrow(row, (places[row.source], places[row.target], y - 12), gap, width)
+        else:
+            y += 22
+            drawn.append(f'<rect y="{y - 17}" width="100%" height="19" fill="{PALE}"/>')
+            drawn.append(text_at(6, y - 4, row, INK, "start", more=svg.BOLD))
+    look = 'stroke-width="1.4" opacity="0.7"'
+    lines = [svg.line_at((x, 0, x, y + 8), _colour(n), look) for n, x in places.items()]
+    heads = [text_at(places[n], 14, name, _colour(n), more=svg.BOLD, size=11.5)
+             for n, name in lanes.items()]  # fmt: skip
+    return (Drawing(width, _HEAD, "".join(heads)),
+            Drawing(width, y + 8, "".join([*lines, *drawn])))  # fmt: skip
 
 
-def _margins(arrows: Sequence[Arrow], places: Mapping[int, int]) -> tuple[float, float]:
-    """Inches beside the outer lanes: at the left also for the times."""
-    sides = [[0.3], [0.3]]
+def _draw_arrow(
+    arrow: Arrow, place: tuple[float, float, float], gap: float, width: float
+) -> Iterator[str]:
+    start, end, y = place
+    colour, side = LOST if arrow.was_lost else _colour(arrow.source), 1 if end > start else -1
+    dots = 'stroke-dasharray="3 3"' if arrow.was_lost or arrow.is_inner else ""
+    text = f"{arrow.text}  LOST" if arrow.was_lost else arrow.text
+    half, middle = svg.LETTER * len(text) / 2, (start + end) / 2
+    if abs(end - start) > 1.5 * gap > 3 * half:
+        middle = start + side * gap / 2  # between two lanes, not across one
+    middle = max(half + 4, min(middle, width - half - 4))
+    yield svg.arrow_at((start, y, end - side, y + 8), colour, f'stroke-width="1.5" {dots}')
+    ink, anchor = colour if arrow.was_lost else INK, "start" if side > 0 else "end"
+    yield text_at(middle, y - 3, text, ink, more=svg.HALO)
+    yield text_at(end + 6 * side, y + 12, arrow.news, INK, anchor, more=svg.HALO) * bool(arrow.news)
+    yield text_at(4, y + 6, arrow.when, INK, "start") * bool(arrow.when)
+
+
+def _margins(arrows: Sequence[Arrow], lanes: Sequence[int]) -> tuple[float, float]:
+    """Pixels beside the outer lanes: at the left also for the times."""
+    sides = [[44.0], [44.0]]
     for arrow in arrows:
-        is_right = places[arrow.target] > places[arrow.source]
-        if arrow.news and places[arrow.target] == is_right * (len(places) - 1):
-            sides[is_right].append(0.2 + 0.08 * len(arrow.news))
-        sides[0] += [0.4 + 0.08 * len(arrow.when)] if arrow.when else []
+        is_right = lanes.index(arrow.target) > lanes.index(arrow.source)
+        if arrow.news and arrow.target == lanes[-is_right]:
+            sides[is_right].append(14 + svg.LETTER * len(arrow.news))
+        sides[0] += [40 + svg.LETTER * len(arrow.when)] if arrow.when else []
     return max(sides[0]), max(sides[1])
 
 
@@ -93,7 +109,7 @@ def _colour(machine: int) -> str:
     return broker_colour(machine) if machine > 0 else INK
 
 
-def plot_messages(run: Run, *, first: int = 0, last: int | None = None) -> Axes:
+def draw_messages(run: Run, *, first: int = 0, last: int | None = None) -> Drawing:
     """The messages of a run between machines, with the changes that each made.
 
     `first` and `last` choose blocks of the scenario (0-based, `last` inclusive). Left out are
@@ -105,25 +121,31 @@ def plot_messages(run: Run, *, first: int = 0, last: int | None = None) -> Axes:
     rounds: set[tuple[int, int, str]] = set()  # of fetching, that are drawn already
     for index in range(start, end):
         frame = run.frames[index]
-        if frame.source == frame.target or type(frame.message).__name__ in _PLUMBING:
+        if not is_drawn(frame):
             continue
         news = _changes(run.frames[index - 1] if index else frame, frame)
-        (*_, last_arrow) = shown = arrows_of(frame, run.cluster.version.writes_zookeeper)
+        (*_, last_arrow) = shown = arrows_of(frame)
         message = last_arrow.source, last_arrow.target, last_arrow.text
         if news or message not in rounds:
             arrows += [*shown[:-1], replace(last_arrow, news=news)]
         if isinstance(frame.message, Fetch | FetchResponse):
             rounds.add(message)
-    return plot_arrows(arrows, _finding(run.frames[start:end]))
+    return draw_arrows(arrows, _finding(run.frames[start:end]))
 
 
-def arrows_of(frame: Frame, has_zookeeper: bool) -> list[Arrow]:
+def is_drawn(frame: Frame) -> bool:
+    """Whether a step is a message between machines that tells something."""
+    is_plumbing = isinstance(frame.message, Fault) or type(frame.message).__name__ in _PLUMBING
+    return frame.source != frame.target and not is_plumbing
+
+
+def arrows_of(frame: Frame) -> list[Arrow]:
     """A message as arrows. Up to 2.6 the leader writes the ISR and a notification into ZooKeeper,
     which triggers a watch of the controller."""
     text = " ".join(words.describe(frame.message, frame.controller.version).split())
     arrow = Arrow(frame.source, frame.target, text, was_lost=frame.was_lost)
     kind = type(frame.message).__name__
-    if not has_zookeeper:
+    if not frame.controller.version.writes_zookeeper:
         return [arrow]
     if kind == "IsrChangeNotification":
         reads = "a watch fires: read notice and state, notify all, delete the notice"
@@ -149,7 +171,7 @@ def _changes(before: Frame, after: Frame) -> str:
     isrs = [b.role.isr for b in (old, new) if isinstance(b.role, Leader)]
     if len(isrs) == 2 and isrs[0] != isrs[1]:
         parts.append(f"ISR {words.ids(isrs[0])} → {words.ids(isrs[1])}")
-    return "   ".join(parts)
+    return ", ".join(parts)
 
 
 def _finding(frames: Sequence[Frame]) -> str:
@@ -186,3 +208,6 @@ def high_watermark_delays(frames: Sequence[Frame]) -> list[int]:
 def _least(frame: Frame, default: int) -> int:
     """The smallest high watermark of the live replicas."""
     return min((b.log.high_watermark for b in frame.brokers.values()), default=default)
+
+
+plot_arrows, plot_messages = svg.shown(draw_arrows), svg.shown(draw_messages)

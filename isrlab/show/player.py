@@ -1,9 +1,9 @@
 """Pictures that a reader moves through without a kernel, in a page or in a stored notebook.
 
-Theory of operation. All views of a control are drawn once, when its cell runs, and embedded as PNG
-with few colours. One script, `player.js`, turns them into sliders; it only reads numbers and text
-and sets pictures. A report's page allows the browser to run only this script, by its hash. Without
-scripts there is one picture, and a list that opens with the others.
+Theory of operation. All views of a control are drawn once, when its cell runs, and embedded as SVG,
+or as PNG with few colours. One script, `player.js`, turns them into sliders; it only reads numbers
+and text and sets pictures. A report's page allows the browser to run only this script, by its hash.
+Without scripts there is one picture, and a list that opens with the others.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from PIL import Image
 SCRIPT = Path(__file__).with_name("player.js").read_text(encoding="utf-8")
 _COLOURS = 32
 _BY_COLOUR = Image.Quantize.FASTOCTREE  # other methods confuse small areas of orange and vermilion
+SVG = "svg+xml"
 _CAPTION = "font-family: monospace; white-space: pre-line"
 
 
@@ -35,11 +36,12 @@ class Slider:
 
 @dataclass(frozen=True)
 class PlayerImage:
-    """The view for one choice: a PNG, its alt text, and lines below."""
+    """The view for one choice: a PNG or SVG, its alt text, and lines below."""
 
-    png: bytes
+    data: bytes
     alt: str
     caption: str = ""
+    format: str = "png"
 
 
 def player(
@@ -54,12 +56,12 @@ def player(
     for slider in () if one_by_one else sliders[1:]:
         start = start * len(slider.values) + slider.at
     still = views[start if one_by_one else start or -1]
-    pictures = {view.png: view for view in [still, *views]}  # each once, the still one first
-    places = {png: place for place, png in enumerate(pictures)}
+    pictures = {view.data: view for view in [still, *views]}  # each once, the still one first
+    places = {data: place for place, data in enumerate(pictures)}
     data = {
         "sliders": [vars(slider) for slider in sliders],
         "oneByOne": one_by_one,
-        "frames": [(places[view.png], view.caption) for view in views],
+        "frames": [(places[view.data], view.caption) for view in views],
     }
     first, *others = (_figure(view) for view in ([still, *list(pictures.values())[1:]]))
     more = f"<summary>{len(others)} more</summary>{''.join(others)}"
@@ -70,10 +72,11 @@ def player(
 
 
 def _figure(view: PlayerImage) -> str:
-    image = base64.b64encode(small(view.png)).decode()
+    data = small(view.data) if view.format == "png" else view.data
+    image = base64.b64encode(data).decode()
     alt, caption = html.escape(view.alt), html.escape(view.caption)
     return (
-        f'<figure style="margin: 0"><img alt="{alt}" src="data:image/png;base64,{image}">'
+        f'<figure style="margin: 0"><img alt="{alt}" src="data:image/{view.format};base64,{image}">'
         f'<figcaption style="{_CAPTION}">{caption}</figcaption></figure>'
     )
 

@@ -3,19 +3,16 @@ of real brokers after the same blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any
-
-from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from matplotlib.transforms import Transform, offset_copy
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from isrlab.engine.choices import EpochEntry
 from isrlab.engine.log import Log
 from isrlab.engine.model import Broker, Leader
-from isrlab.show import style
+from isrlab.events.wording import counted, listed
+from isrlab.show import svg
+from isrlab.show.colours import FAINT, GREY, INK, LOST, STATES, WHITE, broker_colour
+from isrlab.show.svg import Drawing, line_at, text_at
 from isrlab.world import words
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
@@ -23,74 +20,84 @@ from isrlab.world.script import Run
 MOST_OFFSETS = 16  # drawn of a log; older ones are left out
 MOST_OF_STORY = 8  # in all panels of a story; in a longer one each panel has its own offsets
 MOST_EPOCHS = 3  # of a cache; earlier ones are left out
-_DASHED = (0, (2, 1.4))
-_ARROW = {"arrowstyle": "->", "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0}
+MOST_LETTERS = 20  # of a record's name
+_BOX, _HIGH, _ROW, _LINE = 46, 32, 66, 13  # a record, a replica, a line of text
+_ALONE, _HALF = 740, svg.WIDTH / 2 - 8  # pixels, at most, of one picture, and of one of two
+_NOTE = "e1: written in leader epoch 1; epochs: epoch, start offset"
 
 
-def plot_replicas(
+class _View(NamedTuple):
+    """What the logs of a picture share; x = zero + box * offset."""
+
+    frame: Frame
+    before: Frame | None
+    start: int  # the first offset that is drawn
+    zero: float
+    box: float
+    has_epochs: bool
+    inclusive: bool
+
+    def x(self, offset: int) -> float:
+        return self.zero + self.box * offset
+
+
+def draw_replicas(frame: Frame, title: str | None = None, **options: Any) -> Drawing:
+    """Each replica's log at one moment, under a title, by default the finding; the options are
+    those of `draw_logs`."""
+    return svg.titled(finding(frame) if title is None else title, draw_logs(frame, **options))
+
+
+def draw_logs(
     frame: Frame,
-    title: str | None = None,
     *,
     before: Frame | None = None,
     epochs: bool | None = None,
     offsets: tuple[int, int] | None = None,
     inclusive: bool = False,
-    ax: Axes | None = None,
-) -> Axes:
+    most: float = _ALONE,
+    notes: bool = True,
+) -> Drawing:
     """Each replica's log at one moment: records, log end offset, high watermark, ISR.
 
     Hatched records are at or above their replica's high watermark (that of a dead one is the last
-    that it knew). Triangles over the leader's log
-    are the followers' end offsets as the leader knows them; the high watermark is the smallest of
-    those that count. A record outlined in red differs from the leader's at that offset. With
-    `before`, what changed since then is marked: arrows show where an offset moved, and records that
-    are gone are crossed out. `epochs` draws each record's leader epoch and each replica's epoch
-    cache (default: if there are several). `offsets` are the first and the end of the drawn range.
-    With `inclusive`, the labels name the last offset instead of the next one, as some texts do.
+    that it knew). Triangles over the leader's log are the followers' end offsets as the leader
+    knows them; the high watermark is the smallest of those that count. A record outlined in red
+    differs from the leader's at that offset. With `before`, what changed since then is marked:
+    arrows show where an offset moved, and records that are gone are crossed out. `epochs` draws
+    each record's leader epoch and each replica's epoch cache (default: if there are several), which
+    `notes` explain. `offsets` are the first and the end of the drawn range (default: the last ones
+    that fit into `most` pixels). With `inclusive`, the labels name the last offset instead of the
+    next one, as some texts do.
     """
-    ax = ax or style.axes(7.4, 0.8 + 0.72 * len(frame.disks))
     has_epochs = has_several_epochs(frame) if epochs is None else epochs
     labels = {n: _label(frame, n, has_epochs, before) for n in sorted(frame.disks)}
-    start, end, inch = _set_offsets(ax, [f for f in (frame, before) if f], labels, offsets)
-    for row, number in enumerate(sorted(frame.disks)):
-        broker, old = frame.brokers.get(number), before.brokers.get(number) if before else None
-        if broker is None:
-            ax.axhspan(row - 0.5, row + 0.5, color=style.FAINT, linewidth=0, zorder=0)
-        _draw_log(ax, row, frame, number, (start, has_epochs, before))
-        if broker:
-            _draw_marks(ax, row, broker, (start, inclusive, old))
-        _draw_label(ax, row, start - 0.14 * inch, labels[number])
-    ax.set_ylim(len(frame.disks) - 0.45, -0.65)
-    ticks = range(start, end, 1 + int(0.08 * len(f"{end:,}") * inch))
-    ax.set_xticks([o + 0.5 for o in ticks], [f"{o:,}" for o in ticks])
-    ax.set_yticks([])
-    about = "   (e1: written in leader epoch 1; epochs: epoch, start offset)" if has_epochs else ""
-    ax.set_xlabel(f"offset{about}", fontsize=8)
-    return style.finish(ax, title or finding(frame), spines=())
-
-
-def _set_offsets(
-    ax: Axes,
-    frames: Sequence[Frame],
-    labels: Mapping[int, tuple[str, str, str]],
-    offsets: tuple[int, int] | None,
-) -> tuple[int, int, float]:
-    """The first and the end of the drawn offsets, and their number per inch."""
-    names = [(0.083 * len(name), *(0.063 * len(d) for d in details.split("\n")))
-             for name, details, _ in labels.values()]  # fmt: skip
-    left = 0.25 + max(max(widths) for widths in names)
-    start, end = offsets or _offsets(frames)
-    right = 0.3 + 0.065 * len(f"LEO {end:,}")
-    grid = ax.get_gridspec()
-    width = ax.figure.bbox.width / ax.figure.dpi / (grid.ncols if grid else 1)
-    width -= 0.15 + left + right
-    if offsets is None:  # those with legible names
-        records = [log.records[-1:] for log in frames[0].disks.values()]
-        longest = max((len(r.id) for last in records for r in last), default=2)
-        start = max(start, end - max(2, int(width / (0.1 + 0.08 * longest))))
-    inch = (end - start) / width
-    ax.set_xlim(start - left * inch, end + right * inch)
-    return start, end, inch
+    start, end = offsets or _offsets([each for each in (frame, before) if each])
+    left = 18 + svg.LETTER * max(len(line) + len(label[0]) * 0.15 for label in labels.values()
+                                 for line in label)  # fmt: skip
+    right = 12 + svg.LETTER * len(f"readable up to {end:,}" if inclusive else f"LEO {end:,}")
+    ends = [log.records[-1:] for log in frame.disks.values()]
+    longest = min(MOST_LETTERS, max((len(r.id) for last in ends for r in last), default=2))
+    box, room = max(_BOX, svg.LETTER * (longest + 4)), most - left - right
+    if offsets is None:
+        start = max(start, end - max(2, int(room / box)))
+    box = min(box, max(svg.LETTER * (longest + 2), room / (end - start)))
+    view = _View(frame, before, start, left - box * start, box, has_epochs, inclusive)
+    row, top = max(_ROW, 14 + _LINE * max(map(len, labels.values()))), 22
+    colours = sorted({_colour(number, frame.brokers.get(number)) for number in labels})
+    parts = [f"<defs>{''.join(map(_hatching, colours))}</defs>"]
+    for number, label in labels.items():
+        if number not in frame.brokers:
+            parts.append(f'<rect y="{top - 17}" width="100%" height="{row}" fill="{FAINT}"/>')
+        parts += _draw_label(label, left - 12, top, _colour(number, frame.brokers.get(number)))
+        parts += [*_draw_log(view, number, top), *_draw_marks(view, number, top)]
+        top += row
+    parts.append(text_at(left - 12, top, "offset", GREY, "end"))
+    every = 1 + int(svg.LETTER * len(f"{end:,}") / box)
+    parts += [text_at(view.x(o) + box / 2, top, f"{o:,}", GREY) for o in range(start, end, every)]
+    if has_epochs and notes:
+        top += 16
+        parts.append(text_at(4, top, _NOTE, GREY, "start"))
+    return Drawing(left + (end - start) * box + right, top + 8, "".join(parts))
 
 
 def _offsets(frames: Iterable[Frame]) -> tuple[int, int]:
@@ -118,123 +125,120 @@ def _leader(frame: Frame) -> Broker | None:
 
 
 def _colour(number: int, broker: Broker | None) -> str:
-    return style.broker_colour(number) if broker else style.STATES["away"]
+    return broker_colour(number) if broker else STATES["away"]
 
 
-def _draw_label(ax: Axes, row: int, x: float, label: tuple[str, str, str]) -> None:
-    name, details, colour = label
-    at: dict[str, Any] = {"x": x, "ha": "right"}
-    lift = 0.06 * (1 + details.count("\n")) if details else 0
-    ax.text(y=row - lift, s=name, va="bottom" if details else "center", fontsize=9, color=colour,
-            fontweight="bold", **at)  # fmt: skip
-    ax.text(y=row - lift, s=details, va="top", fontsize=8, color=style.INK, **at)
-
-
-def _label(
-    frame: Frame, number: int, has_epochs: bool, before: Frame | None
-) -> tuple[str, str, str]:
-    """A replica's name, role and remarks, and its colour."""
+def _label(frame: Frame, number: int, has_epochs: bool, before: Frame | None) -> list[str]:
+    """A replica's name with its role, and remarks, a line each."""
     broker, old = frame.brokers.get(number), before.brokers.get(number) if before else None
-    role, was = broker and broker.role, old and old.role
-    name, details = f"{number}  {'dead' if broker is None else 'no replica'}", []
+    role, was, state = broker and broker.role, old and old.role, frame.controller.state
+    name, details = f"{number} {'dead' if broker is None else 'no replica'}", []
     if isinstance(role, Leader):
         is_new = before is not None and not isinstance(was, Leader)
-        name = f"{number}  Leader{' (new)' if is_new else ''}"
+        name = f"{number} Leader{' (new)' if is_new else ''}"
         details = [f"ISR {words.ids(role.isr)}, epoch {role.leader_epoch}"]
         if isinstance(was, Leader) and was.isr != role.isr:
             details.append(f"(ISR was {words.ids(was.isr)})")
     elif role:
-        name = f"{number}  Follower" + (f" of {role.leader}" if role.leader > 0 else "")
-    if number in frame.controller.state.elr:
+        name = f"{number} Follower" + (f" of {role.leader}" if role.leader > 0 else "")
+    if broker and number == state.leader and not isinstance(role, Leader):
+        details.append("stored as leader")
+    if number in state.elr:
         details.append("in the ELR")
     if has_epochs:
         entries = frame.disks[number].epochs.entries
         pairs = " ".join(f"({epoch},{start:,})" for epoch, start in entries[-MOST_EPOCHS:])
         more = "… " if len(entries) > MOST_EPOCHS else ""
         details.append(f"epochs {more}{pairs or 'none'}")
-    return name, "\n".join(details), _colour(number, broker)
+    return [name, *details]
 
 
-def _draw_log(
-    ax: Axes, row: int, frame: Frame, number: int, view: tuple[int, bool, Frame | None]
-) -> None:
-    start, has_epochs, before = view
-    log, broker, leader = frame.disks[number], frame.brokers.get(number), _leader(frame)
-    colour, old = _colour(number, broker), before.disks.get(number, log) if before else log
-    for offset in range(max(start, log.log_start_offset), log.log_end_offset):
+def _draw_label(label: Sequence[str], x: float, top: int, colour: str) -> Iterator[str]:
+    y = top + _HIGH / 2 + 4 - _LINE * (len(label) - 1) / 2
+    yield text_at(x, y, label[0], colour, "end", more=svg.BOLD, size=11.5)
+    for nth, line in enumerate(label[1:], 1):
+        yield text_at(x, y + _LINE * nth, line, INK, "end")
+
+
+def _hatching(colour: str) -> str:
+    return (
+        f'<pattern id="open{colour[1:]}" width="6" height="6" patternUnits="userSpaceOnUse">'
+        f'<rect width="6" height="6" fill="{WHITE}"/>'
+        f'<path d="M0 6L6 0" stroke="{colour}" opacity="0.6"/></pattern>'
+    )
+
+
+def _draw_log(view: _View, number: int, top: int) -> Iterator[str]:
+    """A box for each record, crossed out if it is gone."""
+    frame, log, leader = view.frame, view.frame.disks[number], _leader(view.frame)
+    colour = _colour(number, frame.brokers.get(number))
+    old = view.before.disks.get(number, log) if view.before else log
+    for offset in range(max(view.start, log.log_start_offset), log.log_end_offset):
         record, gone = log.record_at(offset), old.record_at(offset)
         assert record is not None
         theirs = leader.log.record_at(offset) if leader else None
         differs = theirs is not None and theirs.id != record.id
         is_open = offset >= log.high_watermark  # of a dead broker: what it last knew
-        _draw_box(
-            ax, row, offset,
-            facecolor=style.WHITE if is_open else to_rgba(colour, 0.22),
-            edgecolor=style.LOST if differs else to_rgba(colour, 1.0 if broker else 0.5),
-            linewidth=2.6 if differs else 1.0, hatch="////" if is_open else None,
-        )  # fmt: skip
-        text = f"≠ {record.id}" if differs else record.id
-        is_other = gone is not None and gone.id != record.id
-        gap = "  " if is_other else "\n"
-        text += f"{gap}e{record.leader_epoch}" if has_epochs else ""
-        text += f"\nwas {gone.id}" if gone and is_other else ""
-        _write(ax, row, offset, text, style.LOST if differs else style.INK)
-    for offset in range(max(start, log.log_end_offset), old.log_end_offset):
-        gone = old.record_at(offset)
-        _draw_box(ax, row, offset, facecolor="none", edgecolor=style.GREY, linestyle=":")
-        for up in (1, -1):
-            ax.plot([offset + 0.04, offset + 0.96], [row + 0.26 * up, row - 0.26 * up],
-                    color=style.LOST, linewidth=1.2)  # fmt: skip
-        _write(ax, row, offset, gone.id if gone else "", style.GREY)
+        fill = f'"url(#open{colour[1:]})"' if is_open else f'"{colour}" fill-opacity="0.22"'
+        edge = f'"{LOST}" stroke-width="2.6"' if differs else f'"{colour}"'
+        lines = [f"{'≠ ' * differs}{record.id[:MOST_LETTERS]}"]
+        lines += [f"e{record.leader_epoch}"] if view.has_epochs else []
+        if gone and gone.id != record.id:
+            lines = [" ".join(lines), f"was {gone.id[:MOST_LETTERS]}"]
+        ink = LOST if differs else INK
+        yield from _record(view, offset, top, f"fill={fill} stroke={edge}", (lines, ink))
+    for offset in range(max(view.start, log.log_end_offset), old.log_end_offset):
+        gone, look = old.record_at(offset), f'fill="none" stroke="{GREY}" stroke-dasharray="2"'
+        left, right = view.x(offset) + 2, view.x(offset) + view.box - 2
+        for y in (top, top + _HIGH):
+            yield line_at((left, y, right, 2 * top + _HIGH - y), LOST)
+        name = gone.id[:MOST_LETTERS] if gone else ""
+        yield from _record(view, offset, top, look, ([name], GREY))
 
 
-def _draw_box(ax: Axes, row: int, offset: int, **look: Any) -> None:
-    ax.add_patch(Rectangle((offset + 0.04, row - 0.26), 0.92, 0.52, **look))
+def _record(
+    view: _View, offset: int, top: int, look: str, text: tuple[Sequence[str], str]
+) -> Iterator[str]:
+    """A box with lines of text in a colour."""
+    x, (lines, colour) = view.x(offset), text
+    size = f'width="{view.box - 4:.5g}" height="{_HIGH}"'
+    yield f'<rect x="{x + 2:.5g}" y="{top}" {size} {look}/>'
+    y = top + _HIGH / 2 + 4 - _LINE * (len(lines) - 1) / 2
+    for nth, line in enumerate(lines):
+        yield text_at(x + view.box / 2, y + _LINE * nth, line, colour, more=svg.HALO)
 
 
-def _write(ax: Axes, row: int, offset: int, text: str, colour: str) -> None:
-    """Write into a record's box."""
-    back = {"facecolor": style.WHITE, "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
-    ax.text(offset + 0.5, row, style.plain(text), ha="center", va="center", fontsize=8.5,
-            color=colour, linespacing=1.0, bbox=back)  # fmt: skip
-
-
-def _draw_marks(ax: Axes, row: int, broker: Broker, view: tuple[int, bool, Broker | None]) -> None:
-    """LEO solid, HW dashed, arrows from their former places; on a leader, its followers' end
-    offsets as it knows them."""
-    start, inclusive, old = view
-    log, colour = broker.log, style.broker_colour(broker.id)
-    end, high_watermark = log.log_end_offset, log.high_watermark
-    was = (old.log.log_end_offset, old.log.high_watermark) if old else (end, high_watermark)
-    is_leader = isinstance(broker.role, Leader) and not inclusive
-    leo = f"last offset {end - 1}" if inclusive else f"LEO {end:,}"
-    hw = f"readable up to {high_watermark - 1}" if inclusive else f"HW {high_watermark:,}"
-    marks = (
-        (end, was[0], leo, (-0.3, 0.36), colour, 2.2, "-"),
-        (high_watermark, was[1], hw, (0.3, -0.46), style.INK, 1.6, _DASHED),
-    )
-    for x, old_x, text, (far, near), shade, width, line in marks:
-        y, is_back = row + 0.97 * near, start < x < old_x
-        if x >= start:  # slightly to the left of the other line, so that both are visible
-            beside = _beside(ax, -3 * (near < 0 and end == high_watermark))
-            ax.plot([x, x], [row + far, row + near], color=shade, linewidth=width, linestyle=line,
-                    transform=beside)  # fmt: skip
-        if x != old_x and min(x, old_x) >= start:
-            ax.annotate("", (x, y), (old_x, y), arrowprops=_ARROW | {"color": shade})
-        shown = text if x >= start else f"← {text}"  # the log ends before what is drawn
-        place = x if is_back else max(x, start, old_x if x == start else x)
-        style.note(ax, place, y, shown, color=shade, points=-4 if is_back else
-                   10 if is_leader and near < 0 else 4)  # fmt: skip
-    remotes = broker.role.remotes if isinstance(broker.role, Leader) and is_leader else ()
+def _draw_marks(view: _View, number: int, top: int) -> Iterator[str]:
+    """A live replica's LEO solid, HW dashed, arrows from their former places; on a leader, its
+    followers' end offsets as it knows them."""
+    frame, before, start = view.frame, view.before, view.start
+    if (broker := frame.brokers.get(number)) is None:
+        return
+    old = (before and before.brokers.get(number)) or broker
+    end, high = broker.log.log_end_offset, broker.log.high_watermark
+    remotes = broker.role.remotes if isinstance(broker.role, Leader) and not view.inclusive else ()
+    leo = f"last offset {end - 1}" if view.inclusive else f"LEO {end:,}"
+    hw = f"readable up to {high - 1}" if view.inclusive else f"HW {high:,}"
+    colour, dashed = broker_colour(number), 'stroke-width="1.6" stroke-dasharray="4 2"'
+    for offset, was, text, shade, look, (above, below), y in (
+        (end, old.log.log_end_offset, leo, colour, 'stroke-width="2.5"', (-3, 44), 40),
+        (high, old.log.high_watermark, hw, INK, dashed, (-9, 35), -13),
+    ):
+        x, is_high, is_back = view.x(max(start, offset)), y < 0, start < offset < was
+        if offset >= start:  # slightly to the left of the other line, so that both are visible
+            beside = x - 3 * (is_high and end == high)
+            yield line_at((beside, top + above, beside, top + below), shade, look)
+        if offset != was and min(offset, was) >= start:
+            yield svg.arrow_at((view.x(was), top + y, x, top + y), shade)
+        text = text if offset >= start else f"← {text}"  # the log ends before what is drawn
+        place = view.x(was) if offset == start < was else x  # no room at the left
+        place += -5 if is_back else 12 if remotes and is_high else 5
+        yield text_at(place, top + y + 4, text, shade, "end" if is_back else "start")
     for nth, remote in enumerate(remotes):
         if remote.log_end_offset >= start:
-            ax.plot(remote.log_end_offset, row - 0.32, marker="v", markersize=6,
-                    color=style.broker_colour(remote.id),
-                    transform=_beside(ax, 7 * (nth - (len(remotes) - 1) / 2)))  # fmt: skip
-
-
-def _beside(ax: Axes, points: float) -> Transform:
-    return offset_copy(ax.transData, ax.get_figure(root=True), x=points, units="points")
+            x = view.x(remote.log_end_offset) + 9 * (nth - (len(remotes) - 1) / 2)
+            points = f"{x - 4:.5g},{top - 8} {x + 4:.5g},{top - 8} {x:.5g},{top - 1}"
+            yield f'<polygon points="{points}" fill="{broker_colour(remote.id)}"/>'
 
 
 def finding(frame: Frame) -> str:
@@ -248,7 +252,7 @@ def finding(frame: Frame) -> str:
         return f"{others} other records than leader {leader.id}"
     log = leader.log
     parts = [f"Consumers can read {log.high_watermark - log.log_start_offset:,} of "
-             f"{style.counted(len(log.records), 'record')}"]  # fmt: skip
+             f"{counted(len(log.records), 'record')}"]  # fmt: skip
     hosts = [b for b in frame.brokers.values() if b.id in frame.controller.replicas]
     behind = [b for b in hosts if b.log.high_watermark < log.high_watermark]
     for text, has_all in (("not know that yet", True), ("not have them all yet", False)):
@@ -259,7 +263,7 @@ def finding(frame: Frame) -> str:
 
 def _replicas(numbers: Sequence[int], does: str, do: str) -> str:
     is_one = len(numbers) == 1
-    return f"replica{'' if is_one else 's'} {style.listed(numbers)} {does if is_one else do}"
+    return f"replica{'' if is_one else 's'} {listed(numbers)} {does if is_one else do}"
 
 
 def _differs(log: Log, other: Log) -> bool:
@@ -269,51 +273,45 @@ def _differs(log: Log, other: Log) -> bool:
     return start < end and log.read(start, end) != other.read(start, end)
 
 
-def plot_story(run: Run) -> Figure:
+def draw_story(run: Run) -> Drawing:
     """The replicas at the end of each block of a scenario, with its caption: the static version of
     the slider. Each panel marks what changed since the one before; one without a change is left
     out.
     """
-    shown = _panels(run)
-    frames = [frame for frame, _ in shown]
-    look = common_look(frames)
-    columns = min(2, len(shown))
-    rows = -(-len(shown) // columns)
-    lines = max(len(caption) for _, caption in shown) // (104 // columns) + 1
-    height = rows * (0.3 + 0.16 * lines + 0.72 * len(run.cluster.replicas)) + 0.5
-    figure, grid = style.panels(rows, columns, (style.WIDTH if columns > 1 else 7.4, height))
-    for ax in grid.flat[len(shown) :]:
-        ax.axis("off")
-    for place, (ax, (frame, caption)) in enumerate(zip(grid.flat, shown, strict=False)):
-        before, title = frames[place - 1] if place else None, f"{place + 1}. {caption}"
-        plot_replicas(frame, title, before=before, ax=ax, **look)
-        if place > 0:  # label the axis once
-            ax.set_xlabel("")
-    return style.headline(figure, story_finding(run))
+    moments = _panels(run)
+    panels = [(frame, f"{n + 1}. {caption}", moments[n - 1][0] if n else None)
+              for n, (frame, caption) in enumerate(moments)]  # fmt: skip
+    columns = min(2, len(panels))
+    rows = [panels[n : n + columns] for n in range(0, len(panels), columns)]
+    return _board(story_finding(run), rows)
 
 
-def plot_beside(
+def draw_beside(
     run: Run, real: Sequence[Frame], name: str, *, blocks: Sequence[int] | None = None,
     right: str = "On real brokers",
-) -> Figure:  # fmt: skip
+) -> Drawing:  # fmt: skip
     """A row for each block (all, or those numbered from 1): on the left the engine, on the right
     the brokers, one frame a block. What a leader knows of its followers is visible only on the
     left, unless `right` is not real brokers.
     """
-    numbers = blocks or range(1, len(run.blocks) + 1)
-    ends = [(run.frames[run.blocks[n - 1].frames[1] - 1], real[n - 1]) for n in numbers]
-    look = common_look([frame for pair in ends for frame in pair])
-    height = len(ends) * (0.85 + 0.72 * len(real[0].disks)) + 0.4
-    figure, grid = style.panels(len(ends), 2, (style.WIDTH, height))
-    for row, (number, frames) in enumerate(zip(numbers, ends, strict=True)):
-        captions = words.caption(run, run.blocks[number - 1]), right
-        for column, (frame, caption) in enumerate(zip(frames, captions, strict=True)):
-            before = ends[row - 1][column] if row else None
-            ax = grid[row, column]
-            plot_replicas(frame, f"{row + 1}. {caption}", before=before, ax=ax, **look)
-            if row > 0:  # label the axis once
-                ax.set_xlabel("")
-    return style.headline(figure, f"{story_finding(run)}. {name}")
+    rows: list[list[tuple[Frame, str, Frame | None]]] = []
+    for number in blocks or range(1, len(run.blocks) + 1):
+        block, place = run.blocks[number - 1], len(rows) + 1
+        befores = [frame for frame, *_ in rows[-1]] if rows else [None, None]
+        ours = run.frames[block.frames[1] - 1], f"{place}. {words.caption(run, block)}", befores[0]
+        rows.append([ours, (real[number - 1], f"{place}. {right}", befores[1])])
+    return _board(f"{story_finding(run)}. {name}", rows)
+
+
+def _board(title: str, rows: Sequence[Sequence[tuple[Frame, str, Frame | None]]]) -> Drawing:
+    """Panels of moments, each with its caption and the moment before."""
+    look = common_look([frame for row in rows for frame, *_ in row])
+    most = _HALF if len(rows[0]) > 1 else _ALONE
+    drawn = [[(caption, draw_logs(frame, before=before, notes=row is rows[0], most=most, **look))
+              for frame, caption, before in row] for row in rows]  # fmt: skip
+    if any(body.width > most for row in drawn for _, body in row) and most == _HALF:
+        return _board(title, [[panel] for row in rows for panel in row])  # one below the other
+    return svg.board(title, drawn)
 
 
 def common_look(frames: Sequence[Frame]) -> dict[str, Any]:
@@ -344,7 +342,7 @@ def _panels(run: Run) -> list[tuple[Frame, str]]:
 def visible(frame: Frame) -> tuple[Hashable, ...]:
     """Everything that a picture shows, except what a leader knows of its followers."""
     brokers = frame.brokers.values()
-    marks = [(b.id, b.log.high_watermark, _label(frame, b.id, True, None)) for b in brokers]
+    marks = [(b.id, b.log.high_watermark, *_label(frame, b.id, True, None)) for b in brokers]
     return (*marks, *((number, log.records) for number, log in frame.disks.items()))
 
 
@@ -355,12 +353,16 @@ def story_finding(run: Run) -> str:
         follower, offset = outcome.diverged[0]
         return f"Diverged: replica {follower} differs from its leader, first at offset {offset:,}"
     if outcome.lost:
-        return f"Committed, and lost: {style.listed(outcome.lost)}"
+        return f"Committed, and lost: {listed(outcome.lost)}"
     if outcome.lost_acknowledged:
-        return f"Lost, though never committed: {style.listed(outcome.lost_acknowledged)}"
+        return f"Lost, though never committed: {listed(outcome.lost_acknowledged)}"
     leader = _leader(run.frames[-1])
     log = leader.log if leader else Log()
     above = [r.id for r in log.read(log.high_watermark, log.log_end_offset)]
     known = [name for name in above if name in run.cluster.observer.committed]
-    text = f"; {style.listed(known)}, committed before, is above the new leader's high watermark"
+    text = f"; {listed(known)}, committed before, is above the new leader's high watermark"
     return finding(run.frames[-1]) + (text if known else "")
+
+
+plot_replicas, plot_story = svg.shown(draw_replicas), svg.shown(draw_story)
+plot_beside = svg.shown(draw_beside)

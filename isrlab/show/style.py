@@ -26,6 +26,7 @@ from matplotlib.transforms import offset_copy
 from isrlab.engine.versions import PRESETS, KafkaVersion
 from isrlab.events.wording import counted as counted
 from isrlab.events.wording import duration as duration
+from isrlab.events.wording import listed as listed
 from isrlab.show.colours import *  # noqa: F403
 
 plt.style.use(Path(__file__).with_name("isrlab.mplstyle"))
@@ -36,10 +37,6 @@ _CHARACTERS_PER_INCH = 12.5  # of a title
 MARKERS = ("o", "s", "D", "^", "v", "P")
 _BACK = {"facecolor": WHITE, "edgecolor": "none", "pad": 0.5, "alpha": 0.8}  # of text over lines
 _DOTTED: dict[str, Any] = {"color": INK, "linewidth": 0.8, "linestyle": ":"}
-
-
-def broker_colour(broker: int) -> str:
-    return BROKERS[(broker - 1) % len(BROKERS)]
 
 
 def version_look(version: str | KafkaVersion) -> tuple[str, str]:
@@ -205,12 +202,6 @@ def printable(text: object, most: int = 400) -> str:
         c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in str(text)
     )
     return shown[: most // 2] + "…" + shown[-(most // 2) :] if len(shown) > most else shown
-
-
-def listed(names: Sequence[object], most: int = 5) -> str:
-    """Names with commas; if there are many, the first ones and the number of others."""
-    shown = ", ".join(str(name) for name in names[:most])
-    return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
 
 
 def thousands(value: float, _: object = None) -> str:

@@ -8,13 +8,13 @@ import pytest
 
 from isrlab.engine.choices import Truncation
 from isrlab.engine.versions import GENERATIONS, KafkaVersion
+from isrlab.show.replicas import draw_logs
 from isrlab.world import scenario
 from isrlab.world.actions import play_line
 from isrlab.world.exploring import Exploration
 from isrlab.world.script import Run
 from isrlab_book.explorer.explorer import Explorer, page_of
-from isrlab_book.explorer.explorer_svg import draw_messages, draw_replicas
-from isrlab_book.explorer.explorer_view import LOOK, actions_of, cells_of, view_of
+from isrlab_book.explorer.explorer_view import actions_of, cells_of, messages_of, view_of
 
 BOUNCE = scenario.read("loss_bounce")
 TWO = "partition replicas=1,2 min.insync.replicas=1"
@@ -83,20 +83,20 @@ def test_the_picture_says_what_is_not_committed_other_and_gone():
         n for n, t in enumerate(story.tree) if "truncates m2" in t.captions.get("0.10.2", "")
     )
     before, after = (story.run("0.10.2", n).frames[-1] for n in (here - 1, here))
-    svg = draw_replicas(after, LOOK, before)
-    assert {"1 Leader", "2 Follower", "LEO 2", "LEO 1", "HW 1", "HW 2"} <= set(texts(svg))
+    svg = str(draw_logs(after, before=before))
+    assert {"1 Leader", "2 Follower of 1", "LEO 2", "LEO 1", "HW 1", "HW 2"} <= set(texts(svg))
     assert svg.count('stroke-dasharray="2"') == 1, "m2 is crossed out on one broker"
-    assert 'stroke-dasharray="2"' not in draw_replicas(after, LOOK)
+    assert 'stroke-dasharray="2"' not in str(draw_logs(after))
     written = Exploration(scenario.read("loss_then_write"))
-    last = draw_replicas(written.run(written.versions[0]).frames[-1], LOOK)
+    last = str(draw_logs(written.run(written.versions[0]).frames[-1]))
     assert any(text.startswith("≠") for text in texts(last)), "two records at one offset"
 
 
 def test_messages_are_drawn_once_with_their_count_and_the_lost_ones_as_such():
     story = Exploration(f"{TWO}\nproduce 1 acks=1\ndrop 1>2 any\nadvance 45s", ("3.7",))
     run_of = [(t.line, story.frames("3.7", n)) for n, t in enumerate(story.tree) if n]
-    heads, messages = draw_messages(run_of, LOOK)
-    assert texts(heads) == ["client", "controller", "1", "2"]
+    heads, messages = map(str, messages_of(run_of))
+    assert texts(heads) == ["client", "1", "2"]
     shown = texts(messages)
     assert any(text.endswith("LOST") for text in shown)
     assert any("×" in text for text in shown) and len(shown) < 40
@@ -148,7 +148,7 @@ def test_text_in_pictures_can_be_read_and_does_not_run_into_records():
         for text in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text"):
             assert contrast(text.get("fill")) >= 4.5, text.text
     root = ElementTree.fromstring(panel["pictures"][0])
-    boxes = [float(box.get("x")) for box in root.iter() if box.get("fill-opacity")]
+    boxes = [float(box.get("x")) for box in root.iter() if box.get("height") == "32"]
     (isr,) = [text for text in texts(panel["pictures"][0]) if text.startswith("ISR")]
     assert min(boxes) >= 6 + 6.4 * len(isr) > 118
 

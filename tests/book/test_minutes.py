@@ -66,7 +66,10 @@ class Read:
         """Count the outputs of a cell; a control counts as a figure, whatever it says."""
         for output in cell.outputs:
             data = output.get("data", {})
-            if "image/png" in data or "nbval-ignore-output" in notebooks.tags(cell):
+            if data.keys() & {
+                "image/png",
+                "image/svg+xml",
+            } or "nbval-ignore-output" in notebooks.tags(cell):
                 self.figures += 1
             else:
                 text = next((data[k] for k in ("text/html", "text/markdown") if k in data), "")

@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import nbformat
 import numpy as np
@@ -22,6 +23,7 @@ import pytest
 
 from isrlab.installed import packages
 from isrlab.report import gallery, notebooks, pages, run
+from isrlab.show import svg
 
 ROOT = Path(__file__).parents[2]
 PATHS = sorted(  # the glossary comes last, whatever its number
@@ -145,7 +147,8 @@ def test_is_stored_with_the_outputs_of_one_clean_run(path):
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     kinds = [output.output_type for cell in code for output in cell.outputs]
     assert "error" not in kinds
-    assert any("image/png" in o.get("data", {}) for cell in code for o in cell.outputs)
+    shown = {kind for cell in code for o in cell.outputs for kind in o.get("data", {})}
+    assert shown & {"image/png", "image/svg+xml"}
 
 
 @every
@@ -189,6 +192,9 @@ def test_pictures_fit_on_a_page_and_say_in_words_what_they_show(path):
             alt = output.metadata.get("image/png", {}).get("alt", "")
             assert int.from_bytes(base64.b64decode(png)[16:20], "big") <= MAX_PIXELS, alt
             assert len(alt) > 10
+        if drawn := output.get("data", {}).get("image/svg+xml"):
+            assert float(ElementTree.fromstring(drawn).get("width")) <= svg.WIDTH
+            assert len(output.metadata["image/svg+xml"]["alt"]) > 10
 
 
 @every

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
+from xml.etree import ElementTree
+
 import nbformat
 import numpy as np
 import pytest
+from IPython.core.formatters import DisplayFormatter
 from matplotlib.colors import to_hex, to_rgba
 from matplotlib.text import Text
 
 from isrlab.engine.versions import PRESETS
 from isrlab.events import exact
 from isrlab.report import gallery
-from isrlab.show import bands, curves, matrix, messages, offsets, replicas, style
+from isrlab.show import bands, curves, matrix, messages, offsets, replicas, style, svg
 from isrlab.world import scenario, words
 from isrlab.world.words import START_MS
-from isrlab_book.explorer.explorer_svg import draw_replicas
-from isrlab_book.explorer.explorer_view import LOOK
 from isrlab_book.workbook import leaving_the_isr
 
 LONG = "A finding that says very much about " + ", ".join(f"record m{n}" for n in range(60))
@@ -118,38 +121,56 @@ def test_a_state_and_a_broker_have_their_colours():
 # Messages
 
 
+def shapes(drawing, name):
+    """The elements of a picture with this name."""
+    return list(ElementTree.fromstring(str(drawing)).iter(f"{{http://www.w3.org/2000/svg}}{name}"))
+
+
+def texts(drawing):
+    return [text.text for text in shapes(drawing, "text")]
+
+
+def hatched(drawing):
+    return [box for box in shapes(drawing, "rect") if box.get("fill").startswith("url(#open")]
+
+
+def records(drawing):
+    """The boxes of records, hatched or not."""
+    return hatched(drawing) + [box for box in shapes(drawing, "rect") if box.get("fill-opacity")]
+
+
 def test_an_arrow_for_each_message_with_its_news():
     arrows = [
         messages.Arrow(1, 2, "there", news="LEO 0 → 1"),
         messages.Arrow(2, 1, "back", was_lost=True),
     ]
-    ax = messages.plot_arrows(arrows, "two messages")
-    texts = [text.get_text() for text in ax.texts]
-    assert {"1", "2", "there", "LEO 0 → 1", "back  LOST"} <= {*texts}
-    drawn = [note for note in ax.texts if getattr(note, "arrow_patch", None)]
-    assert [(note.xyann[0], note.xy[0]) for note in drawn] == [(0, 1), (1, 0)]
-    assert drawn[1].arrow_patch.get_edgecolor() == to_rgba(style.LOST)
+    drawing = messages.draw_arrows(arrows, "two messages")
+    assert {"1", "2", "there", "LEO 0 → 1", "back  LOST"} <= {*texts(drawing)}
+    heads = [head.get("points").split()[0].split(",")[0] for head in shapes(drawing, "polygon")]
+    lanes = [text.get("x") for text in shapes(drawing, "text") if text.text in ("1", "2")]
+    for head, lane in zip(heads, lanes[::-1], strict=True):
+        assert abs(float(head) - float(lane)) < 2
+    assert [head.get("fill") for head in shapes(drawing, "polygon")][1] == style.LOST
 
 
 def test_messages_of_a_run_are_drawn_in_order_and_rounds_of_nothing_are_left_out():
     run = play("sync_cycle")
-    ax = messages.plot_messages(run, first=1)
-    texts = [text.get_text().split()[0] for text in ax.texts if text.get_text()]
-    kinds = [text for text in texts if text in ("Produce", "Fetch", "FetchResponse")]
+    drawing = messages.draw_messages(run, first=1)
+    words_of = [text.split()[0] for text in texts(drawing)]
+    kinds = [text for text in words_of if text in ("Produce", "Fetch", "FetchResponse")]
     assert kinds == ["Produce", "FetchResponse", "Fetch", "FetchResponse"]
     title = "The follower learns the high watermark (1) 500 ms after the leader"
-    assert ax.get_title(loc="left") == title
+    assert drawing.alt == title
 
 
 @pytest.mark.parametrize(("version", "who"), [("2.5", -2), ("2.7", 0)])
 def test_an_isr_change_is_written_to_zookeeper_up_to_2_6(version, who):
     run = play("fast_leader_change", version)
-    has_zookeeper = run.cluster.version.writes_zookeeper
-    arrows = [a for f in run.frames for a in messages.arrows_of(f, has_zookeeper)]
+    arrows = [a for f in run.frames for a in messages.arrows_of(f)]
     told = ("LeaderAndIsr", "UpdateMetadata")  # sent by the controller, to all brokers
     asked = [a for a in arrows if "isr=1,2" in a.text and not a.text.startswith(told)]
     assert {min(a.source, a.target) for a in asked} == {who}
-    names = {text.get_text() for text in messages.plot_messages(run, first=3).texts}
+    names = {*texts(messages.draw_messages(run, first=3))}
     assert ("ZooKeeper" in names) == (who == messages.ZOOKEEPER)
     assert any("AlterPartition" in name for name in names) == (who == 0)
 
@@ -175,38 +196,34 @@ def test_a_committed_record_above_a_new_leaders_high_watermark_is_named():
 
 
 def test_a_story_marks_what_changed_and_leaves_out_what_did_not():
-    figure = replicas.plot_story(play("loss_as_told"))
-    before, after, *_ = figure.axes
-    assert (len(before.patches), len(after.patches)) == (2, 2)
-    crossed = [line for line in after.lines if line.get_color() == style.LOST]
+    run = play("loss_as_told")
+    before, after = (run.frames[block.frames[1] - 1] for block in run.blocks[:2])
+    assert len(records(replicas.draw_replicas(before))) == 2
+    drawing = replicas.draw_replicas(after, before=before)
+    crossed = [line for line in shapes(drawing, "line") if line.get("stroke") == style.LOST]
     assert len(crossed) == 2  # m1 of the follower
-    arrows = [text.arrow_patch for text in after.texts if getattr(text, "arrow_patch", None)]
-    assert len(arrows) == 1  # its log end offset
+    assert len(shapes(drawing, "polygon")) == 1 + 1  # its log end offset, and what is known of it
     run = scenario.play(
         "partition\n----\n\nproduce 1\n----\n\n# Why?\ncheck\n----\n\nstatus\n----\n"
     )
-    panels = [ax.get_title(loc="left") for ax in replicas.plot_story(run).axes if ax.patches]
-    assert panels == ["2. Record m1 waits to be acknowledged. Why?"]
+    assert replicas.draw_story(run).alt.endswith(". 2. Record m1 waits to be acknowledged. Why?")
 
 
 @pytest.mark.parametrize(("version", "drawn"), [("0.10.2", False), ("2.5", True)])
 def test_epochs_are_drawn_once_there_are_several(version, drawn):
     run = play("divergence_power_loss", version)
-    texts = [text.get_text() for text in replicas.plot_replicas(run.frames[-1]).texts]
-    assert ("m3\ne2" in texts) == drawn
-    assert any("epochs (0,0) (2,1)" in text for text in texts) == drawn
+    shown = texts(replicas.draw_replicas(run.frames[-1]))
+    assert ("e2" in shown) == drawn
+    assert any("epochs (0,0) (2,1)" in text for text in shown) == drawn
     assert not replicas.has_several_epochs(run.frames[run.first_frame])
-    forced = replicas.plot_replicas(run.frames[run.blocks[0].frames[1] - 1], epochs=True)
-    assert "m1\ne0" in [text.get_text() for text in forced.texts]
+    forced = replicas.draw_replicas(run.frames[run.blocks[0].frames[1] - 1], epochs=True)
+    assert "e0" in texts(forced)
 
 
 def test_a_box_for_each_record_and_lines_where_logs_end():
-    run = play("three_replicas")
-    ax = replicas.plot_replicas(run.at("m6 and m7"))
-    hatched = [p for p in ax.patches if p.get_hatch()]
-    assert (len(ax.patches), len(hatched)) == (7 + 6 + 5, 2 + 1)
-    texts = [text.get_text() for text in ax.texts]
-    assert [w for w in texts if w.startswith(("LEO", "HW"))] == [
+    drawing = replicas.draw_replicas(play("three_replicas").at("m6 and m7"))
+    assert (len(records(drawing)), len(hatched(drawing))) == (7 + 6 + 5, 2 + 1)
+    assert [w for w in texts(drawing) if w.startswith(("LEO", "HW"))] == [
         "LEO 7", "HW 5", "LEO 6", "HW 5", "LEO 5", "HW 5",
     ]  # fmt: skip
 
@@ -215,16 +232,13 @@ def test_a_committed_record_of_a_dead_broker_is_not_hatched():
     run = play("loss_as_told", "0.10.2")
     frame = next(f for f in run.frames if 1 not in f.brokers and f.disks[1].log_end_offset)
     assert frame.disks[1].checkpointed_high_watermark == 0, "it was committed after the last write"
-    ax = replicas.plot_replicas(frame)
-    assert [p for p in ax.patches if p.get_hatch()] == []
-    assert "url(#open1)" not in draw_replicas(frame, LOOK)
+    assert hatched(replicas.draw_replicas(frame)) == []
 
 
 def test_another_record_than_the_leaders_is_outlined():
     run = play("divergence_power_loss", "0.10.2")
-    ax = replicas.plot_replicas(run.frames[-1])
-    red = to_rgba(style.LOST)
-    assert sum(patch.get_edgecolor() == red for patch in ax.patches) == 1
+    drawing = replicas.draw_replicas(run.frames[-1])
+    assert sum(box.get("stroke") == style.LOST for box in records(drawing)) == 1
 
 
 # On a page
@@ -237,10 +251,8 @@ PICTURES = {
         {f"a long name {n} (KAFKA-1546)": CELLS for n in "ab"}, LONG
     ),
     "bands": lambda: bands.plot_bands({"a" * 200: [bands.Span(0, 1, "stale")]}, LONG, notes=NOTES),
-    "arrows": lambda: messages.plot_arrows([messages.Arrow(1, 2, "x")], LONG),
     "ticks": lambda: curves.plot_ticks({"2.4": {"": [1, 2]}}, LONG, curves.Scale("s")),
     "offsets": lambda: offsets.plot_offsets(offsets.offsets_of(play("leave_and_return")), LONG),
-    "replicas": lambda: replicas.plot_replicas(play("three_replicas").frames[-1], title=LONG),
 }
 
 
@@ -253,28 +265,56 @@ def test_a_picture_under_a_long_title_fits_on_a_page(name):
     assert min(text.get_fontsize() for text in texts) >= 8
 
 
+DRAWN = {
+    "arrows": lambda: messages.draw_arrows([messages.Arrow(1, 2, "x")], LONG),
+    "replicas": lambda: replicas.draw_replicas(play("three_replicas").frames[-1], title=LONG),
+    "story": lambda: replicas.draw_story(play("three_replicas")),
+    "thousands": lambda: replicas.draw_story(play("real_offsets", "2.7")),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_drawing_fits_on_a_page_and_its_text_into_it(name):
+    drawing = DRAWN[name]()
+    assert drawing.width <= svg.WIDTH
+    for text in shapes(drawing, "text"):
+        share = {"start": 1, "middle": 0.5, "end": 0}[text.get("text-anchor")]
+        end = float(text.get("x")) + share * svg.LETTER * len(text.text)
+        assert end <= drawing.width + 20, text.text
+
+
 def test_a_picture_is_stored_with_its_titles_and_a_page_shows_them():
-    ax = replicas.plot_replicas(play("three_replicas").frames[-1], title='"<b> for $5 → \\')
-    picture, about = ax.get_figure(root=True)._repr_mimebundle_()
-    assert about == {"image/png": {"alt": '"<b> for $5 → \\.'}}
+    title = '"<b> for $5 → \\'
+    drawing = replicas.draw_replicas(play("three_replicas").frames[-1], title=title)
+    picture, about = DisplayFormatter().format(drawing)
+    assert about == {"image/svg+xml": {"alt": title}} and picture["text/plain"] == title
+    assert "<b>" not in picture["image/svg+xml"]
+    page = page_with(picture, about)
+    assert """<img alt='"&lt;b&gt; for $5 → \\' src="data:image/svg+xml;base64,""" in page
+
+
+def page_with(picture, about):
     output = nbformat.v4.new_output("display_data", picture, metadata=about)
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("", outputs=[output])])
-    page = gallery.page(gallery.RunRecord("a", "a", "a", {}, [], {}, None, None, ""), notebook)
-    assert """<img alt='"&lt;b&gt; for $5 → \\.' src="data:image/png;base64,""" in page
+    return gallery.page(gallery.RunRecord("a", "a", "a", {}, [], {}, None, None, ""), notebook)
 
 
-def test_panels_are_told_by_the_finding_and_their_captions():
+def test_panels_are_told_by_the_finding_and_their_captions_and_wrap_on_a_page():
     run = play("loss_as_told")
     captions = [f"{n}. {words.caption(run, b)}" for n, b in enumerate(run.blocks, start=1)]
-    alt = style.alt_text(replicas.plot_story(run))
-    assert alt == " ".join(["Committed, and lost: m1.", *captions])
+    drawing = replicas.draw_story(run)
+    assert drawing.alt == " ".join(["Committed, and lost: m1.", *captions])
+    page = page_with(*DisplayFormatter().format(drawing))
+    assert page.count('src="data:image/svg+xml') == len(captions)
+    assert "<figcaption>Committed, and lost: m1</figcaption>" in page
+    for coded in re.findall(r"svg\+xml;base64,([^\"]*)", page):
+        panel = ElementTree.fromstring(b64decode(coded))
+        assert float(panel.get("width")) <= svg.PANEL
 
 
 def test_a_loss_of_thousands_of_records_names_five():
-    run = play("real_offsets", "2.7")
-    finding = replicas.story_finding(run)
+    finding = replicas.story_finding(play("real_offsets", "2.7"))
     assert finding == "Committed, and lost: m603, m604, m605, m606, m607 and 2,223 more"
-    assert pixels(replicas.plot_story(run).axes[0]) <= 100 * style.WIDTH + 40
 
 
 def test_rows_of_ticks_without_groups_have_the_looks_of_their_versions():

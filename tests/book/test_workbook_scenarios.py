@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from isrlab.engine.choices import HighWatermarkSet
 from isrlab.engine.versions import PRESETS, KafkaVersion
 from isrlab.show import membership, replicas
+from isrlab.show.svg import Drawing
 from isrlab.world import scenario
 from isrlab.world.exploring import Exploration
 from isrlab_book.closeups import batching
@@ -42,6 +43,8 @@ def change(version=None):
 
 
 def title_of(drawn):
+    if isinstance(drawn, Drawing):
+        return drawn.alt
     title = drawn.get_title(loc="left") if isinstance(drawn, Axes) else drawn.get_suptitle()
     return " ".join(title.split())
 
@@ -56,9 +59,9 @@ TITLES = {
     "The same stall: out after 12.6 s on average in 2.4, after 37.5 s in 2.5":
         lambda: leaving.plot_evictions({"2.4": [10_100, 15_000], "2.5": [30_100, 45_000]}),
     "Every broker knows of an ISR change after 10 ms to 5.5 s":
-        lambda: telling.plot_sequence(change()),
+        lambda: telling.draw_sequence(change()),
     "2 of 2 ISR changes are not known to all by the end":
-        lambda: telling.plot_sequence(change("0.8.2")),
+        lambda: telling.draw_sequence(change("0.8.2")),
     "In 2.5 the leader asks for 2 ISR changes: 2 stored, 0 refused":
         lambda: telling.plot_flow(change()),
     "Until every broker knows: up to 7 s in 2.6":
@@ -122,7 +125,9 @@ def test_a_change_after_a_quiet_minute_is_known_before_one_that_follows_it(versi
 
 
 def test_the_controllers_competing_write_is_drawn_before_the_leaders():
-    texts = [text.get_text() for text in telling.plot_sequence(play("lost_race"), 14_000).texts]
+    texts = re.findall(
+        "<text[^>]*>(.*?)</text>", str(telling.draw_sequence(play("lost_race"), 14_000))
+    )
     writes = [text for text in texts if text.startswith("write of the state")]
     assert writes[:2] == [
         "write of the state epoch=1 version=0 isr=1,2",
@@ -183,9 +188,8 @@ def test_what_each_failure_brings(version, failures, acks, least, words):
 
 @pytest.mark.parametrize(("version", "eligible"), [("3.7", 0), ("4.1", 2)])
 def test_a_story_marks_eligible_leader_replicas(version, eligible):
-    axes = replicas.plot_story(play("last_replica_standing", version)).axes
-    texts = [text.get_text() for ax in axes for text in ax.texts]
-    assert sum("in the ELR" in text for text in texts) == eligible
+    story = str(replicas.draw_story(play("last_replica_standing", version)))
+    assert story.count(">in the ELR<") == eligible
 
 
 @pytest.mark.parametrize("version", ["2.7", "3.1", "3.7"])

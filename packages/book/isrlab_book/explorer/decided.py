@@ -7,12 +7,12 @@ from html import escape
 from itertools import pairwise
 
 from isrlab.engine.versions import PRESETS, KafkaVersion
-from isrlab.show.colours import GENERATIONS
+from isrlab.show.colours import GENERATIONS, GREY, INK, PALE, WHITE
+from isrlab.show.svg import BOLD, Drawing, as_image, text_at
 from isrlab.world.decided import Decision
-from isrlab_book.explorer.explorer_svg import Palette, as_image, line_at, svg, text_at
-from isrlab_book.explorer.explorer_view import LOOK
 
 _LEFT, _WIDTH, _ROW, _TOP = 380, 300, 22, 34  # in pixels
+_NORMAL = 'font-weight="normal"'
 _LONGEST = 58  # characters of a step's text
 _PROMISES = {"committed_records_survive": "a committed record is lost", "logs_agree": "logs part"}
 
@@ -21,12 +21,10 @@ class DecisionCurves:
     """The curves of one or more versions for a notebook; the title names the step that decided."""
 
     def __init__(self, curves: Sequence[Decision]) -> None:
-        releases = [KafkaVersion.of(curve.version.split()[0]).column for curve in curves]
-        colours = [GENERATIONS[[*PRESETS].index(release)] for release in releases]
         promise = _PROMISES.get(curves[0].promise, f"{curves[0].promise} is broken")
         self.title = ". ".join(curve.sentence for curve in curves) + "."
         self.axis = f"Continuations in which {promise}, after each step"
-        self.svg = draw_decided(curves, LOOK._replace(brokers=colours))
+        self.svg = draw_decided(curves)
 
     def __repr__(self) -> str:
         return f"{self.title} {self.axis}."
@@ -37,20 +35,23 @@ class DecisionCurves:
         return f'<figure style="margin: 0"><figcaption>{caption}</figcaption>{image}</figure>'
 
 
-def draw_decided(curves: Sequence[Decision], look: Palette) -> str:
+def draw_decided(curves: Sequence[Decision]) -> str:
     """A row for each step, and for each version a curve with its 95 % band."""
     longest = max(curves, key=lambda curve: len(curve.steps))
     height = _TOP + _ROW * len(longest.steps) + 12
-    parts = [_tick(share, height, look) for share in (0, 0.25, 0.5, 0.75, 1)]
+    parts = [_tick(share, height) for share in (0, 0.25, 0.5, 0.75, 1)]
     if jump := curves[0].jump:
         y = _y(jump.number) - _ROW / 2
-        parts.append(f'<rect x="0" y="{y}" width="100%" height="{_ROW}" fill="{look.pale}"/>')
+        parts.append(f'<rect x="0" y="{y}" width="100%" height="{_ROW}" fill="{PALE}"/>')
     for step in longest.steps:
         shown = step.text if len(step.text) <= _LONGEST else f"{step.text[: _LONGEST - 2]} …"
-        parts.append(text_at(6, _y(step.number) + 4, f"{step.number}  {shown}", look.ink, "start"))
+        parts.append(
+            text_at(6, _y(step.number) + 4, f"{step.number}  {shown}", INK, "start", more=_NORMAL)
+        )
     for place, curve in enumerate(curves):
-        parts += _curve(curve, look.brokers[place], place, look)
-    return svg(_LEFT + _WIDTH + 60, height, parts, look)
+        release = KafkaVersion.of(curve.version.split()[0]).column
+        parts += _curve(curve, GENERATIONS[[*PRESETS].index(release)], place)
+    return str(Drawing(_LEFT + _WIDTH + 60, height, "".join(parts)))
 
 
 def _x(share: float) -> float:
@@ -61,24 +62,28 @@ def _y(number: int) -> float:
     return _TOP + _ROW * number + _ROW / 2
 
 
-def _tick(share: float, height: float, look: Palette) -> str:
+def _tick(share: float, height: float) -> str:
     x = _x(share)
-    return line_at((x, _TOP, x, height - 12), look.pale) + text_at(
-        x, height, f"{share:.0%}", look.grey
-    )
+    name = text_at(x, height, f"{share:.0%}", GREY, more=_NORMAL)
+    return _line((x, _TOP, x, height - 12), PALE) + name
 
 
-def _curve(curve: Decision, colour: str, place: int, look: Palette) -> Iterable[str]:
+def _line(ends: tuple[float, float, float, float], colour: str, more: str = "") -> str:
+    x1, y1, x2, y2 = ends
+    return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}" {more}/>'
+
+
+def _curve(curve: Decision, colour: str, place: int) -> Iterable[str]:
     """One version's curve: solid with filled dots if it is the first, else dashed and hollow."""
     low = [f"{_x(step.interval[0])},{_y(step.number)}" for step in curve.steps]
     high = [f"{_x(step.interval[1])},{_y(step.number)}" for step in curve.steps]
     yield f'<polygon points="{" ".join([*low, *high[::-1]])}" fill="{colour}" opacity="0.2"/>'
-    dashes, fill = ('stroke-dasharray="5 3"', look.white) if place else ("", colour)
+    dashes, fill = ('stroke-dasharray="5 3"', WHITE) if place else ("", colour)
     for a, b in pairwise(curve.steps):
         ends = _x(a.share), _y(a.number), _x(b.share), _y(b.number)
-        yield line_at(ends, colour, f'stroke-width="2" {dashes}')
+        yield _line(ends, colour, f'stroke-width="2" {dashes}')
     for step in curve.steps:
         dot = f'<circle cx="{_x(step.share)}" cy="{_y(step.number)}" r="3.5" fill="{fill}"'
         yield f'{dot} stroke="{colour}"/>'
     name = f"{'○' if place else '●'} {curve.version}"
-    yield text_at(_LEFT + 130 * place, 14, name, colour, "start", weight="bold")
+    yield text_at(_LEFT + 130 * place, 14, name, colour, "start", more=BOLD)

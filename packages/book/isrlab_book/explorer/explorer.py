@@ -16,9 +16,10 @@ from typing import Any
 import anywidget
 import traitlets
 
+from isrlab.show.replicas import draw_logs
+from isrlab.show.svg import as_image
 from isrlab.world import words
 from isrlab.world.exploring import Exploration
-from isrlab_book.explorer.explorer_svg import as_image, draw_replicas
 from isrlab_book.explorer.explorer_view import LOOK, cells_of, heed, view_of
 
 
@@ -57,7 +58,7 @@ def page_of(story: Exploration) -> str:
         broken = "".join(f" ✗ {name}" for name in story.broken(first, step))
         caption = tried.captions.get(first, "The set-up.") + broken
         images = (
-            as_image(draw_replicas(part.frames[-1], LOOK), "\n".join(words.status(part.cluster)))
+            as_image(draw_logs(part.frames[-1], **LOOK), "\n".join(words.status(part.cluster)))
             for part in run.topic
         )
         board.append(

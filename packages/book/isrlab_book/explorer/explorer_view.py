@@ -8,24 +8,29 @@ in the transport. Nothing here needs matplotlib, so it runs in a browser.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 from isrlab.engine.versions import GENERATIONS, KafkaVersion
-from isrlab.show import colours
+from isrlab.show.colours import OUTCOMES, WHITE
+from isrlab.show.messages import Arrow, arrows_of, draw_lanes, is_drawn
+from isrlab.show.replicas import draw_logs
+from isrlab.show.svg import Drawing
 from isrlab.world import words
 from isrlab.world.actions import EVERYBODY, enabled
 from isrlab.world.cluster import NotSettledError
 from isrlab.world.exploring import Exploration
+from isrlab.world.frames import Frame
 from isrlab.world.script import Run
-from isrlab_book.explorer.explorer_svg import Palette, draw_messages, draw_replicas
 
-LOOK = Palette(
-    colours.BROKERS, *(colours.INK, colours.GREY, colours.PALE, colours.LOST, colours.WHITE)
-)
 MOST_SHOWN = 4  # steps whose messages are drawn: the last ones
-_WORDS = colours.OUTCOMES | {"impossible": colours.WHITE}
+MOST_ARROWS = 12  # in a step; repetitions are drawn once
+WIDTH = 600  # of a picture in pixels, if that is enough
+LOOK: dict[str, Any] = {"most": WIDTH, "notes": False}  # of replicas, which have no title here
+_WORDS = OUTCOMES | {"impossible": WHITE}
 
 
 def heed(story: Exploration, asked: Mapping[str, Any]) -> tuple[Exploration, str]:
@@ -110,10 +115,10 @@ def panel_of(story: Exploration, version: str) -> dict[str, Any]:
             for part, old in zip(run.topic, parent.topic, strict=True)]  # fmt: skip
     filled = [any(f and log.log_end_offset for f in pair for log in (f.disks.values() if f else ()))
               for pair in ends]  # fmt: skip
-    pictures = [draw_replicas(frame, LOOK, old) if is_filled or not any(filled) else ""
+    pictures = [str(draw_logs(frame, before=old, **LOOK)) if is_filled or not any(filled) else ""
                 for (frame, old), is_filled in zip(ends, filled, strict=True)]  # fmt: skip
     drawn = [(story.tree[step].line, story.frames(version, step)) for step in steps]
-    heads, messages = draw_messages(drawn, LOOK) if drawn else ("", "")
+    heads, messages = map(str, messages_of(drawn)) if drawn else ("", "")
     return {
         "version": releases_of(story.rules[version]),
         "pictures": pictures,
@@ -125,6 +130,18 @@ def panel_of(story: Exploration, version: str) -> dict[str, Any]:
         "broken": [f"{name}: {how}" for name, how in run.violations.items()],
         "word": story.word(version),
     }
+
+
+def messages_of(steps: Iterable[tuple[str, Sequence[Frame]]]) -> tuple[Drawing, Drawing]:
+    """The machines' names, which stay in sight, and below them the messages of each step, under the
+    step's line; each message once, with its number of occurrences."""
+    rows: list[Arrow | str] = []
+    for line, frames in steps:
+        counts = Counter(arrow for frame in filter(is_drawn, frames) for arrow in arrows_of(frame))
+        arrows = [replace(arrow, text=f"{arrow.text}{f'  ×{count}' * (count > 1)}")
+                  for arrow, count in counts.items()]  # fmt: skip
+        rows += [line, *arrows[:MOST_ARROWS]]
+    return draw_lanes(rows, WIDTH)
 
 
 def node_of(story: Exploration, number: int, differs: int | None) -> dict[str, Any]:

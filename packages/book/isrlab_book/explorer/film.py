@@ -7,19 +7,17 @@ Readers who prefer reduced motion see the last frame.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping
 
-from isrlab.show.colours import AS_TEXT, DARK, OUTCOMES, STATES
+from isrlab.show.colours import AS_TEXT, DARK, GREY, INK, OUTCOMES, STATES
 from isrlab.show.membership import spans
+from isrlab.show.replicas import draw_logs
+from isrlab.show.svg import Drawing, text_at, titled
 from isrlab.world import words
 from isrlab.world.script import Run
-from isrlab_book.explorer.explorer_svg import draw_replicas, svg, text_at
-from isrlab_book.explorer.explorer_view import LOOK
 
 SHOWN_S = 5  # how long each frame is shown
-_WIDTH, _LINE, _CHARACTERS = 400, 19, 54  # of a picture and its captions in pixels; of a line
-_LOGS, _HEIGHT = 3 * _LINE + 16, 252  # the top of the two logs; the height of a picture
+_WIDTH, _HEIGHT, _LINES = 400, 265, 3  # of a picture in pixels; the lines of a caption
 _DOOR, _ROW, _CELL = 340, 22, 5.8  # of a small picture in pixels: its width; a row; a cell
 
 
@@ -27,20 +25,16 @@ def film(run: Run) -> str:
     """A frame for each block of a scenario with two replicas, one after another, as SVG."""
     before, frames = None, []
     for number, block in enumerate(run.blocks, 1):
-        frame = run.frames[block.frames[1] - 1]
-        lines = textwrap.wrap(f"{number}. {words.caption(run, block)}", _CHARACTERS)
-        text = (text_at(6, _LINE * n, line, LOOK.ink, "start") for n, line in enumerate(lines, 1))
-        frames.append(
-            f'<g class="frame f{number}"><g font-size="13.5">{"".join(text)}</g>'
-            f'<g transform="translate(0 {_LOGS})">{draw_replicas(frame, LOOK, before)}</g></g>'
-        )
+        frame, caption = run.frames[block.frames[1] - 1], words.caption(run, block)
+        picture = titled(f"{number}. {caption}", draw_logs(frame, before=before), _WIDTH, _LINES)
+        frames.append(f'<g class="frame f{number}">{picture.parts}</g>')
         before = frame
-    return svg(_WIDTH, _HEIGHT, [style_sheet(len(frames)), *frames, *_legend()], LOOK)
+    return str(Drawing(_WIDTH, _HEIGHT, "".join([style_sheet(len(frames)), *frames, *_legend()])))
 
 
 def _legend() -> list[str]:
     hatched = "hatched: above the replica's own high watermark (HW)"
-    return [text_at(6, _HEIGHT - 8 - 13 * up, text, LOOK.grey, "start")
+    return [text_at(6, _HEIGHT - 8 - 13 * up, text, GREY, "start")
             for up, text in enumerate(("crossed out: deleted in this step", hatched))]  # fmt: skip
 
 
@@ -68,12 +62,12 @@ def draw_members(runs: Mapping[str, Run]) -> str:
     end_s = max(span.end_s for run in runs.values() for span in spans(run))
     parts = [style_sheet(), *_key({word: STATES[word] for word in ("in sync", "out")})]
     for row, (name, run) in enumerate(runs.items(), 1):
-        parts.append(text_at(4, _ROW * 1.5 * row, name, LOOK.ink, "start"))
+        parts.append(text_at(4, _ROW * 1.5 * row, name, INK, "start"))
         for span in spans(run):
             x, wide = span.start_s / end_s, max(span.end_s - span.start_s, 0.005 * end_s) / end_s
             at = 4 + (_DOOR - 8) * x, _ROW * 1.5 * row + 5, (_DOOR - 8) * wide
             parts.append(_bar(*at, STATES[span.state]))
-    return svg(_DOOR, 30 + _ROW * 1.5 * len(runs), parts, LOOK)
+    return str(Drawing(_DOOR, 30 + _ROW * 1.5 * len(runs), "".join(parts)))
 
 
 def draw_cells(rows: Mapping[str, Mapping[str, str]]) -> str:
@@ -81,19 +75,19 @@ def draw_cells(rows: Mapping[str, Mapping[str, str]]) -> str:
     ends = [end for cells in rows.values() for end in cells.values()]
     parts = [style_sheet(), *_key({end: OUTCOMES[end] for end in dict.fromkeys(ends)})]
     releases = "-".join(next(iter(rows.values()))).split("-")  # a column may stand for several
-    parts.append(text_at(_DOOR - 2, 14, f"{releases[0]} to {releases[-1]}", LOOK.ink, "end"))
+    parts.append(text_at(_DOOR - 2, 14, f"{releases[0]} to {releases[-1]}", INK, "end"))
     for row, (label, cells) in enumerate(rows.items(), 1):
-        parts.append(text_at(4, 12 + _ROW * row, label, LOOK.ink, "start"))
+        parts.append(text_at(4, 12 + _ROW * row, label, INK, "start"))
         for column, end in enumerate(cells.values()):
             x = _DOOR - _CELL * (len(cells) - column)
             parts.append(_bar(x, 3 + _ROW * row, _CELL - 1, OUTCOMES[end]))
-    return svg(_DOOR, 8 + _ROW * (len(rows) + 1), parts, LOOK)
+    return str(Drawing(_DOOR, 8 + _ROW * (len(rows) + 1), "".join(parts)))
 
 
 def _key(colours: Mapping[str, str]) -> Iterator[str]:
     for place, (name, colour) in enumerate(colours.items()):
         yield _bar(4 + 65 * place, 4, 12, colour)
-        yield text_at(20 + 65 * place, 14, name, LOOK.ink, "start")
+        yield text_at(20 + 65 * place, 14, name, INK, "start")
 
 
 def _bar(x: float, y: float, width: float, colour: str) -> str:

@@ -27,7 +27,7 @@ from isrlab.world.script import parse
 from isrlab_book import exercise
 from isrlab_book.explorer import explained, link
 from isrlab_book.explorer.decided import draw_decided
-from isrlab_book.explorer.explorer_view import LOOK, cells_of, heed, panel_of, view_of
+from isrlab_book.explorer.explorer_view import cells_of, heed, panel_of, view_of
 
 OPENING, OPENING_VERSIONS, OPENING_AT = "elr_of_two", ("4.3", "4.0"), 0
 MOST_STEPS = 400  # of a schedule that is opened; the tree of steps may grow further
@@ -151,7 +151,7 @@ class Playground:
             curves = [decided.decision_of(story, version, how, broken[version], count)
                       for version, story in stories.items()]  # fmt: skip
             yield {"curve": {
-                "svg": draw_decided(curves, LOOK),
+                "svg": draw_decided(curves),
                 "sentence": ". ".join(curve.sentence for curve in curves) + ".",
                 "text": "\n\n".join(curve.table for curve in curves),
                 "share": count / CONTINUATIONS,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from isrlab.engine.versions import GENERATIONS
+from isrlab.show.replicas import draw_logs
 from isrlab.world import scenario
 from isrlab_book.explorer import film
-from isrlab_book.explorer.explorer_svg import draw_replicas, svg
-from isrlab_book.explorer.explorer_view import LOOK
 
 _PAIR = """partition replicas=1,2
 produce 1 m1 m2
@@ -34,10 +35,10 @@ def pictures() -> dict[str, str]:
         "broker 3 stalls, and returns": scenario.play(scenario.read("leave_and_return")),
         "broker 2 flaps": scenario.play(scenario.read("flapping")),
     }
-    pair = scenario.play(_PAIR).frames[-1]
+    pair = draw_logs(scenario.play(_PAIR).frames[-1])
     return {
         "lost": film.film(scenario.play(scenario.read("lost_step_by_step"))),
-        "understand": svg(340, 150, [film.style_sheet(), draw_replicas(pair, LOOK)], LOOK),
+        "understand": str(replace(pair, parts=film.style_sheet() + pair.parts)),
         "cluster": film.draw_members(members),
         "change": film.draw_cells(cells),
     }

@@ -21,7 +21,8 @@ from isrlab.engine import messages as m
 from isrlab.engine.choices import AfterShrink, IsrWrite
 from isrlab.engine.model import CommittedIsr, Leader
 from isrlab.show import bands, curves, style
-from isrlab.show.messages import ZOOKEEPER, Arrow, arrows_of, plot_arrows
+from isrlab.show.messages import ZOOKEEPER, Arrow, arrows_of, draw_arrows
+from isrlab.show.svg import Drawing, shown
 from isrlab.world import scenario, words
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
@@ -116,23 +117,26 @@ def finding(waits: Sequence[float]) -> str:
 # Messages
 
 
-def plot_sequence(run: Run, from_ms: int = 0) -> Axes:
+def draw_sequence(run: Run, from_ms: int = 0) -> Drawing:
     """The messages about ISR changes from `from_ms` on, and when every broker knew."""
     leader, has_zookeeper = run.cluster.controller.leader, run.cluster.version.writes_zookeeper
     lanes = {b: f"{b} (leader)" if b == leader else str(b) for b in sorted(run.cluster.replicas)}
     lanes |= ({ZOOKEEPER: "ZooKeeper"} if has_zookeeper else {}) | {m.CONTROLLER: "controller"}
     pairs = pairwise(run.frames[run.first_frame :])
-    shown = [pair for pair in pairs if pair[1].now_ms - START_MS >= from_ms]
-    arrows = [arrow for pair in shown for arrow in _arrows(*pair, has_zookeeper)]
+    later = [pair for pair in pairs if pair[1].now_ms - START_MS >= from_ms]
+    arrows = [arrow for pair in later for arrow in _arrows(*pair, has_zookeeper)]
     refused = [e for e in run.cluster.events if e.kind == "isr_rejected"]
     when = [f"at {(e.ts_ms - START_MS) / 1000:g} s ({e.detail['error']})" for e in refused]
     title = f"The leader's write is refused {', '.join(when)}" if when else ""
-    return plot_arrows(arrows, title or finding(delays(run, from_ms)), lanes=lanes)
+    return draw_arrows(arrows, title or finding(delays(run, from_ms)), lanes=lanes)
+
+
+plot_sequence = shown(draw_sequence)
 
 
 def _arrows(before: Frame, frame: Frame, has_zookeeper: bool) -> list[Arrow]:
     """The arrows of a step: a message about the ISR, or what the controller stores by itself."""
-    kind, arrows = type(frame.message).__name__, arrows_of(frame, has_zookeeper)
+    kind, arrows = type(frame.message).__name__, arrows_of(frame)
     state, old = frame.controller.state, before.controller.state
     if has_zookeeper and state != old and not kind.startswith("AlterPartition"):
         text = f"write of the state epoch={state.leader_epoch} version={old.partition_epoch} "

@@ -18,8 +18,6 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from matplotlib.figure import Figure
-
 from isrlab import fleet
 from isrlab.engine import rules
 from isrlab.engine.versions import KafkaVersion
@@ -27,7 +25,8 @@ from isrlab.events.measures import measures
 from isrlab.events.wording import counted
 from isrlab.installed import DATA, ROOT
 from isrlab.show import controls
-from isrlab.show.replicas import plot_beside, story_finding, visible
+from isrlab.show.replicas import draw_beside, story_finding, visible
+from isrlab.show.svg import Drawing
 from isrlab.world import scenario
 from isrlab.world.cluster import NotSettledError
 from isrlab.world.script import ScriptError
@@ -286,7 +285,7 @@ def hunted(idea: Proposal) -> list[dict[str, str]]:
 # The control, and the finding
 
 
-def beside(idea: Proposal) -> Figure:
+def beside(idea: Proposal) -> Drawing:
     """A proposal's story where the rule first shows and at the end: as released, and with it."""
     text = scenario.read(idea.story)
     topics = [scenario.play(text, version=version).topic for version in (idea.base, idea.tried)]
@@ -295,7 +294,7 @@ def beside(idea: Proposal) -> Figure:
     apart = [[n for n, frames in enumerate(zip(ours[1], theirs[1], strict=True), 1)
               if len(set(map(visible, frames))) > 1] for ours, theirs in pairs]  # fmt: skip
     blocks, ((run, _), (other, ends)) = max(zip(apart, pairs, strict=True), key=lambda p: len(p[0]))
-    return plot_beside(run, ends, f"With the rule: {story_finding(other)}",
+    return draw_beside(run, ends, f"With the rule: {story_finding(other)}",
                        blocks=sorted({*blocks[:1], len(ends)}), right="With the rule")  # fmt: skip
 
 

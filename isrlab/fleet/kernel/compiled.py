@@ -8,6 +8,10 @@ If no folder is writable, each process compiles the kernel itself (about twenty 
 
 This needs a cache locator of our own, installed by hand: `njit(cache=True)` uses each function's
 file and location, and NUMBA_CACHE_LOCATOR_CLASSES applies to all functions of a process.
+
+Nor has numba a setting for the other thing done by hand here: in Python an index below zero counts
+from the end, and numba's test for that at every access is a quarter of the kernel's time. In this
+package's functions no index is negative (NUMBA_BOUNDSCHECK=1 refuses one), so it is left out there.
 """
 
 from __future__ import annotations
@@ -21,7 +25,9 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numba
+from numba.core import types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.np import arrayobj
 
 from isrlab.installed import source_digest
 
@@ -122,3 +128,14 @@ class _Cache(FunctionCache):
 
 
 _CACHE: str = _cache_folder()
+
+
+def _index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
+    """The place of an index in an array, for numba: here the index itself."""
+    if __name__.split(".", 1)[0] in builder.function.name:
+        return context.cast(builder, index, kind, types.intp)
+    return _NUMBAS_INDEX(context, builder, kind, index, size)
+
+
+_NUMBAS_INDEX = arrayobj.fix_integer_index
+arrayobj.fix_integer_index = _index

@@ -46,7 +46,7 @@ from isrlab.installed import DATA, PACKAGE, ExtraMissingError, packages, require
 from isrlab.report import gallery, notebooks
 
 LIBRARIES = ("pyspark", "numba", "numpy", "pandas", "matplotlib", "papermill")
-KAFKA_PARAMETERS = ("version", "versions", "kafka_version", "version_was", "version_now")
+KAFKA_PARAMETERS = ("release", "version", "versions", "kafka_version", "version_was", "version_now")
 QUIET_SECONDS = 10.0  # between two lines about one notebook, if the output is no terminal
 PROCESSES: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
 

@@ -19,7 +19,6 @@ from isrlab_book.explorer import link
 from isrlab_book.workbook import all_losses as losses
 from isrlab_book.workbook import data_loss as loss
 from isrlab_book.workbook import data_loss_today as today
-from isrlab_book.workbook import high_watermark
 from isrlab_book.workbook import last_replica_standing as standing
 from isrlab_book.workbook import leaving_the_isr as leaving
 from isrlab_book.workbook import log_divergence as divergence
@@ -271,39 +270,3 @@ def test_a_schedule_that_loses_keeps_its_records_with_the_repairs():
 def test_a_release_without_a_recorded_loss_is_named_with_those_that_have_one():
     with pytest.raises(ValueError, match=r"no recorded loss of variant C in '4\.1'; known: 4\.3"):
         today.a_try("4.1", "C")
-
-
-# 01 and 02: the rules that the reader writes
-
-WRITTEN = {  # a rule, and the run in which it first differs from the engine's
-    "counts every replica": (high_watermark, lambda ends, isr, before: min(ends.values()), "three"),
-    "leaves out the leader": (
-        high_watermark,
-        lambda ends, isr, before: min([ends[b] for b in isr if b not in (1, 101)], default=before),
-        "one records",
-    ),
-    "may fall": (
-        high_watermark,
-        lambda ends, isr, before: min(ends[b] for b in isr),
-        "one records",
-    ),
-    "is right": (
-        high_watermark,
-        lambda ends, isr, before: max(before, min(ends[b] for b in isr)),
-        "",
-    ),
-    "counts records": (leaving, lambda age_ms, limit_ms, missing: missing > 3, "leave and return"),
-    "has no exemption": (leaving, lambda age_ms, limit_ms, missing: age_ms > limit_ms, "hidden"),
-    "leaves at the limit": (
-        leaving,
-        lambda age, limit, missing: age >= limit and missing > 0,
-        "at the limit",
-    ),
-    "knows the clock": (leaving, lambda age, limit, missing: age > limit and missing > 0, ""),
-}
-
-
-@pytest.mark.parametrize("name", WRITTEN)
-def test_a_readers_rule_is_held_against_the_engine(name):
-    notebook, rule, differs = WRITTEN[name]
-    assert notebook.against_engine(rule).startswith(f"✗ {differs}" if differs else "✓ the same")

@@ -8,6 +8,7 @@ The pictures in `data/pictures` are drawn from the engine's runs (`workbook/star
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,8 @@ import jinja2
 import yaml
 from IPython.display import HTML
 
-from isrlab.installed import DATA
+from isrlab.installed import DATA, NOTEBOOKS
+from isrlab_book import exercise
 
 TEMPLATES = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
 PAGES = jinja2.Environment(loader=TEMPLATES, autoescape=True)
@@ -56,3 +58,12 @@ def show_first_page() -> HTML:
 def show_questions() -> HTML:
     """For 00_start_here: the questions, each with its answer in a sentence."""
     return HTML(PAGES.get_template("questions.html.j2").render(questions=questions()))
+
+
+def show_exercises() -> HTML:
+    """For 00_start_here: all exercises, those first whose shortest known answers are short."""
+    begun = re.compile(r"%%exercise (\w+)")
+    paths = NOTEBOOKS.glob("*_*.ipynb")
+    places = {name: p.stem for p in paths for name in begun.findall(p.read_text(encoding="utf-8"))}
+    asked = [exercise.read(name) for name in sorted(places)]
+    return HTML(PAGES.get_template("exercises.html.j2").render(exercises=asked, shown=places))

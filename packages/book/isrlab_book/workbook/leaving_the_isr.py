@@ -7,8 +7,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 
 import ipywidgets as widgets
 import numpy as np
@@ -17,8 +16,6 @@ from matplotlib.figure import Figure
 
 from isrlab.engine import messages as m
 from isrlab.engine import rules
-from isrlab.engine.high_watermark import lag
-from isrlab.engine.model import Leader
 from isrlab.engine.versions import KafkaVersion, release
 from isrlab.installed import DATA
 from isrlab.show import bands, controls, curves, offsets, style
@@ -122,44 +119,6 @@ def plot_evictions(times: Mapping[str, Sequence[int]]) -> Axes:
     scale = curves.Scale("from the stall to the smaller ISR (s)")
     rows = {version: {"one stall": values} for version, values in seconds.items()}
     return curves.plot_ticks(rows, title, scale, notes=notes)
-
-
-AT_THE_LIMIT = "partition replicas=1,2\npause 2 fetcher\nproduce 1 m1 acks=1\nadvance 60s"
-
-
-def against_engine(rule: Callable[[int, int, int], bool]) -> str:
-    """A reader's rule beside the engine's, for each member at each check of some runs.
-
-    `rule` takes how old the follower's lag clock is (ms), the limit (ms), and how many records the
-    follower lacks, as its leader knows it. The answer names the first check that differs.
-    """
-    count, names = 0, ("leave_and_return", "steady_producer", "hidden_follower")
-    scripts = {name: scenario.read(name) for name in names} | {"at_the_limit": AT_THE_LIMIT}
-    for name, run in ((name, scenario.play(s, version="3.7")) for name, s in scripts.items()):
-        for before, after in pairwise(run.frames[run.first_frame :]):
-            leader = before.brokers.get(after.target)
-            is_check = isinstance(after.message, m.ExpireIsr)
-            if not is_check or leader is None or not isinstance(leader.role, Leader):
-                continue
-            for remote in leader.role.remotes:
-                end, own_end, caught_up_ms, now_ms, limit_ms = lag(leader, remote, after.now_ms)
-                age_ms, missing = now_ms - caught_up_ms, own_end - max(end, 0)
-                if remote.id not in leader.role.isr:
-                    continue
-                yours = rule(age_ms, limit_ms, missing)
-                engine = rules.is_out_of_sync(
-                    leader.version.shrink_rule, end, own_end, caught_up_ms, now_ms, limit_ms, 0
-                )
-                if bool(yours) != engine:
-                    shown = f"{name.replace('_', ' ')}, broker {remote.id} at {_s(now_ms)}"
-                    asked = f"clock {age_ms} ms old, limit {limit_ms} ms, {missing} records missing"
-                    return f"✗ {shown}: {asked}: yours is {bool(yours)}, the engine's {engine}"
-                count += 1
-    return f"✓ the same as the engine's in all {count} decisions: solved"
-
-
-def _s(now_ms: int) -> str:
-    return f"{(now_ms - START_MS) / 1000:g} s"
 
 
 def clock_ages(data: Offsets, follower: int = FOLLOWER) -> tuple[np.ndarray, np.ndarray]:

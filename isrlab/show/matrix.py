@@ -32,13 +32,16 @@ def plot_matrix(
     words = [] if is_upright else [word for column in columns for word in column.split()]
     most = max(len(line) for text in [*words, *texts] for line in text.split("\n"))
     field = min(size[0], max(0.06 * most + 0.03, (style.WIDTH - 2) / len(columns)))
-    heads = [textwrap.fill(c, int(field / 0.066)) if len(c.split()) > 1 else c for c in columns]
+    heads = [
+        textwrap.fill(c, int(field / 0.066), break_long_words=False, break_on_hyphens=False)
+        for c in columns
+    ]
     room = int((style.WIDTH - 0.2 - field * len(columns)) / 0.066)  # characters of a row's name
     names = [textwrap.fill(row, max(room, 16)) for row in rows]
     high = max(size[1], 0.08 + 0.14 * max(name.count("\n") + 1 for name in names))
     longest = max(len(line) for name in names for line in name.split("\n"))
     width = 0.4 + 0.066 * longest + field * len(columns)
-    ax = ax or style.axes(max(6.0, width), 1.0 + high * len(rows))
+    ax = ax or style.axes(max(5.4, width), 1.0 + high * len(rows))
     shades = style.OUTCOMES | dict(colours or {})
     for y, row in enumerate(rows):
         for x, column in enumerate(columns):

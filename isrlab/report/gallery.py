@@ -43,6 +43,7 @@ PAGES.globals["choices"] = CHOICES
 SVG = "image/svg+xml"
 WIDGET_NOTE = "Interactive in JupyterLab."
 OK, FAILED, NOT_RUN = "ok", "failed", "not run"
+FOLDED = "<details><summary>{}</summary>\n\n```python\n{}\n```\n\n</details>"
 NAV = re.compile(r"(?s)<nav>.*?</nav>")
 Kept = TypeVar("Kept")
 
@@ -158,6 +159,12 @@ def page(record: RunRecord, notebook: NotebookNode) -> str:
             output.data = NotebookNode({"text/html": as_page(svg, alt)})
         if output.output_type == "error":
             failed = failed or f"cell-id={cell.id}"
+    for place, cell in reversed([*enumerate(notebook.cells)]):  # what a page shows folded
+        name = "Parameters" if {"parameters", "injected-parameters"} & {*tags(cell)} else "Code"
+        if name == "Parameters" or cell.metadata.get("jupyter", {}).get("source_hidden"):
+            folded = nbformat.v4.new_markdown_cell(FOLDED.format(name, cell.source))
+            cell.metadata["transient"] = {"remove_source": True}
+            notebook.cells.insert(place, folded)
     for guest in _guests():
         guest.add_links(notebook)
     cells, _ = _exporter().from_notebook_node(notebook)

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,10 +40,19 @@ DAY = FleetConfig(
 MIB = 1_048_576
 
 
-def rolled(from_hour: int, down_s: int = 60, every_s: int = 120) -> str:
-    """A rolling restart from this hour on: each broker is down once, as a follower."""
-    starts = [3_600 * from_hour + every_s * place for place in range(DAY.brokers)]
-    return ", ".join(f"down {place + 1} {s}-{s + down_s}" for place, s in enumerate(starts))
+EVERY = range(1, DAY.brokers + 1)
+THREE: dict[str, Any] = {
+    "brokers": (7, 22, 41),
+    "every_s": 1_200,
+}  # three single restarts in an hour
+
+
+def rolled(
+    from_hour: int, down_s: int = 60, every_s: int = 120, brokers: Sequence[int] = EVERY
+) -> str:
+    """Restarts from this hour on: each of the brokers is down once, as a follower."""
+    starts = [3_600 * from_hour + every_s * place for place in range(len(brokers))]
+    return ", ".join(f"down {b} {s}-{s + down_s}" for b, s in zip(brokers, starts, strict=True))
 
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -61,6 +70,10 @@ CHANGES: dict[str, dict[str, Any]] = {
     "rolling restart 02:00 to 04:00": {"pauses": rolled(2)},
     "rolling restart 14:00 to 16:00": {"pauses": rolled(14)},
     "a second thread": {"num_replica_fetchers": 2},
+    "restarts at 03:00, down 1 min": {"pauses": rolled(3, **THREE)},
+    "restarts at 15:00, down 1 min": {"pauses": rolled(15, **THREE)},
+    "restarts at 03:00, down 10 min": {"pauses": rolled(3, 600, **THREE)},
+    "restarts at 15:00, down 10 min": {"pauses": rolled(15, 600, **THREE)},
 }  # fmt: skip
 RUNS = [DAY.with_(name=name, **changes) for name, changes in CHANGES.items()]
 ALWAYS = 3

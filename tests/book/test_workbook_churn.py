@@ -203,10 +203,17 @@ def test_the_stored_day_pairs_the_leaders_that_ran_both():
     assert len(ax.get_lines()) == hours["trouble"].nunique()
     table = isr_churn.remedied(leaders).set_index("change")
     base = leaders[leaders["run"] == isr_churn.AS_IT_IS].set_index("leader")["evictions"]
-    for run in counts.index.difference([isr_churn.AS_IT_IS]):
+    restarts = [run for run in counts.index if "restart" in run]
+    for run in counts.index.difference([isr_churn.AS_IT_IS, *restarts]):
         own = leaders[leaders["run"] == run].set_index("leader")["evictions"]
         expected = f"{base[own.index].mean():,.0f} → {own.mean():,.0f}"
         assert table.loc[run, "evictions"].startswith(expected)
+    each = isr_churn.restarted(leaders).set_index("")
+    assert [*each.index] == [run for run in leaders["run"].unique() if run in restarts]
+    away = each["a copy fewer (s)"].str.split().str[0].astype(float)
+    ten, alone = away["restarts at 03:00, down 10 min"], each["partitions at one copy"]
+    assert ten == pytest.approx(10 * away["restarts at 03:00, down 1 min"], rel=0.03)
+    assert {*alone[alone.index.str.startswith("restarts")]} == {"0"}
     assert {*counts[["bursts alone", isr_churn.AS_IT_IS, "stalls alone"]]} == {60}
     formula = isr_churn.day("by_formula").set_index("quarter")
     assert formula.loc[:2, "sum"].sum() == 0, "behind for up to three quarters of the limit"

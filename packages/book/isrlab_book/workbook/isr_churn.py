@@ -80,6 +80,10 @@ PAID = {  # by one leader's partitions in the stored day: what is counted, and i
     "evictions": "evictions", "one copy (min)": "alone_min", "refused": "refused",
     "failed after append": "after append", "timed out": "timed out",
 }  # fmt: skip
+ADDED = {  # by a restart
+    "a copy fewer (s)": "removed_s", "partitions at one copy": "alone", "one copy (s)": "alone_s",
+    "produces that failed": "failed", "that waited for 10 s or more": "10 s",
+}  # fmt: skip
 RELEASES = ("0.8.2", "0.9.0", "2.4", "3.6", "3.9", "4.1", "4.4")
 
 
@@ -205,7 +209,7 @@ def plot_burst(burst: Burst = TYPICAL) -> PlayerImage:
     edges = np.flatnonzero(np.diff(is_out, prepend=False, append=False)).reshape(-1, 2).tolist()
     away = [Span(seconds[a], seconds[b - 1], "out", "out of the ISR") for a, b in edges]
     lacks = len(hit) * trace.lag_records[2] * config.record_bytes / 1e6
-    figure, grid = style.panels(1, 2, (9.2, 2.7), width_ratios=[1.3, 1])
+    figure, grid = style.panels(2, 1, (5.4, 4.1), height_ratios=[1.5, 1])
     scales = Scale("s since the burst began", low=-5), Scale("MB that a follower lacks")
     curve = Curve(seconds, lacks, width=1.5, look=(style.broker_colour(2), ""))
     marks = {burst.limit_s: "limit"} | ({times["as it is"]: "formula"} if away else {})
@@ -217,10 +221,10 @@ def plot_burst(burst: Burst = TYPICAL) -> PlayerImage:
         for s in times.values()
     ]
     plot_bars(
-        [*times], {"": shown}, "", "seconds behind, by the formula", notes=notes, ax=grid[0, 1]
+        [*times], {"": shown}, "", "seconds behind, by the formula", notes=notes, ax=grid[1, 0]
     )
-    grid[0, 1].set_xlim(0, 1.25 * max(*shown, burst.limit_s))
-    style.mark(grid[0, 1], burst.limit_s, "limit")
+    grid[1, 0].set_xlim(0, 1.25 * max(*shown, burst.limit_s))
+    style.mark(grid[1, 0], burst.limit_s, "limit")
     out = f"evicted after {away[0].start_s:.0f} s" if away else "not evicted"
     out += f", {len(away)} times" * (len(away) > 1)
     title = f"Simulated, release {burst.version}: up to {lacks.max():,.0f} MB behind, {out}"
@@ -326,7 +330,7 @@ def paired(by_leader: pd.DataFrame) -> pd.DataFrame:
             {name: pd.DataFrame({"was": base[key], "now": now[key]}) for name, key in PAID.items()},
             axis=1, join="inner",
         ).dropna()  # fmt: skip
-    return pd.concat({run: rows for run, rows in frames.items() if run != AS_IT_IS})
+    return pd.concat({r: f for r, f in frames.items() if r != AS_IT_IS and "restart" not in str(r)})
 
 
 def remedied(by_leader: pd.DataFrame) -> pd.DataFrame:
@@ -341,6 +345,24 @@ def remedied(by_leader: pd.DataFrame) -> pd.DataFrame:
             band: Any = next(churn.bands(change, "run", ["x"]).itertuples())
             interval = f" ({band.low:+,.0f} to {band.high:+,.0f})" if band.high > band.low else ""
             row[name] = f"{was.mean():,.0f} → {now.mean():,.0f}{interval}"
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def restarted(by_leader: pd.DataFrame) -> pd.DataFrame:
+    """What one restart of a broker adds to the day of a leader's partitions, leader by leader: a
+    mean, with its 90 % interval where leaders differ. The brokers are followers there."""
+    own = by_leader.assign(failed=by_leader[["refused", "after append", "timed out"]].sum(axis=1))
+    base, rows = own[own["run"] == AS_IT_IS].set_index("leader"), []
+    for run, of_run in own[own["run"].str.contains("restart")].groupby("run", sort=False):
+        each, count = of_run.set_index("leader"), 60 if "rolling" in str(run) else 3  # restarts
+        row = {"": run, "restarts": count, "leaders": len(each)}
+        for name, key in ADDED.items():
+            more = (each[key] - base.loc[each.index, key]) / count
+            change = pd.DataFrame({"run": run, "x": more})
+            band: Any = next(churn.bands(change, "run", ["x"]).itertuples())
+            text = f" ({band.low:,.2g} to {band.high:,.2g})" if band.high > band.low else ""
+            row[name] = f"{band.mean:,.3g}{text}"
         rows.append(row)
     return pd.DataFrame(rows)
 

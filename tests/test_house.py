@@ -30,6 +30,11 @@ APPENDIX_OF = {  # appendices, and the notebooks whose workbook files they also 
     "when_was_it_decided": ("data_loss", "log_divergence"),
     "the_high_watermark_in_detail": ("high_watermark",),
     "when_zookeeper_held_the_isr": ("telling_the_cluster",),
+    "hot_partitions": ("whose_fault_is_it",),
+    "which_alerts": ("your_cluster",),
+    "how_logs_are_read": ("your_cluster",),
+    "under_min_isr": ("last_replica_standing",),
+    "restarts_in_detail": ("rolling_restart",),
 }
 CLAIMS = "claims"  # the folder of the workbook whose name differs from its notebook's
 CLAIMS_READER = "what_the_sources_say"

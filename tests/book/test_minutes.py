@@ -59,7 +59,9 @@ class Read:
             elif in_exercises:
                 self.exercises += cell.source.startswith("%%exercise") or "marked(" in cell.source
             else:
-                self.lines += sum(bool(line.strip()) for line in cell.source.splitlines())
+                hidden = cell.metadata.get("jupyter", {}).get("source_hidden")
+                if not hidden and "parameters" not in notebooks.tags(cell):  # pages fold these
+                    self.lines += sum(bool(line.strip()) for line in cell.source.splitlines())
                 self.add(cell)
 
     def add(self, cell: nbformat.NotebookNode) -> None:

@@ -184,15 +184,17 @@ def test_a_verdict_on_another_role_is_wrong():
     assert trouble.Judgement(replace(incident, what="link_cut"), (cause,)).fate == "undecided"
 
 
-def test_the_finding_has_all_three_causes():
+def test_the_findings_have_all_three_causes():
     names = "run lag_limit_s troubles evictions under_min_isr_minutes refused timed_out"
     rows = table(names, ("slow leader limit=30s", 30.0, 4, 20.0, 1.5, 66.0, 140.0))
     judged = [SimpleNamespace(fate=fate) for fate in 7 * ["right"] + 2 * ["undecided"] + ["wrong"]]
     names = "run num_replica_fetchers hot_evictions neighbour_evictions"
     harm = table(names, ("a", 1, 12.0, 90.0), ("b", 8, 12.0, 6.0))
-    assert trouble.finding({"slow leader": rows}, 30.0, judged, {"large": harm}) == (
+    assert trouble.finding({"slow leader": rows}, 30.0, judged) == (
         "Produces that fail in one stall, limit 30 s, slow leader: 66 refused, 140 timed out. "
-        "The right broker and role are blamed in 7 of 10 incidents, wrong ones in 1. "
+        "The right broker and role are blamed in 7 of 10 incidents, wrong ones in 1."
+    )
+    assert fetchers.finding({"large": harm}) == (
         "Evictions per hour, from the fewest to the most threads: large: neighbours 90 → 6, "
         "hot 12 → 12."
     )

@@ -23,6 +23,7 @@ from isrlab_book.workbook import last_replica_standing as standing
 from isrlab_book.workbook import leaving_the_isr as leaving
 from isrlab_book.workbook import log_divergence as divergence
 from isrlab_book.workbook import telling_the_cluster as telling
+from isrlab_book.workbook import under_min_isr as under
 
 CHANGE = "isr_change_told"
 VERSIONS = [version.name for version in PRESETS.values()]
@@ -189,6 +190,31 @@ def test_what_each_failure_brings(version, failures, acks, least, words):
 def test_a_story_marks_eligible_leader_replicas(version, eligible):
     story = str(replicas.draw_story(play("last_replica_standing", version)))
     assert story.count(">in the ELR<") == eligible
+
+
+def test_what_clears_the_elr_loses_the_record_with_the_lone_leader():
+    rows = under.changes("4.4")
+    assert {row["elr afterwards"] for row in rows} == {"2, 3", "none"}
+    for row in rows:
+        cleared = row["elr afterwards"] == "none"
+        assert row["then the leader loses power"] == ("lost" if cleared else "safe"), row
+
+
+def test_the_failure_of_a_site_stops_writes_until_the_minimum_is_lowered():
+    run = scenario.play(under.STRETCHED.format(least=3), version="4.4")
+    assert [request.error for request in run.cluster.requests] == [
+        None,
+        "NOT_ENOUGH_REPLICAS",
+        None,
+    ]
+    assert (run.outcome.word, run.cluster.controller.leader) == ("safe", 1)
+
+
+def test_the_finding_counts_the_failures_of_min_isr_2():
+    assert standing.finding(("3.7", "4.1"), "all") == (
+        "With acks=all, min ISR 2, acknowledged records are lost in 3 of 8 failures under Kafka "
+        "3.7, in 1 of 8 failures under Kafka 4.1."
+    )
 
 
 @pytest.mark.parametrize("version", ["2.7", "3.1", "3.7"])

@@ -8,9 +8,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 
-from isrlab.__main__ import main
 from isrlab.events.schema import SCHEMA
 from isrlab.show import bands
 from isrlab.show.controls import pictured
@@ -116,35 +114,11 @@ def test_a_broker_that_did_nothing_is_not_blamed(found) -> None:
     assert [each.what for each in found.incidents if 3 in each.blamed] == ["died_and_back"]
 
 
-def test_an_incident_is_told_with_its_lines(found) -> None:
-    view = your_cluster.incident_player(found, 1).draw()
-    assert "Shrinking ISR" in view.caption
-    assert "Check:" in view.caption
-    assert found.incidents[0].says.split(":")[0] in view.alt
-
-
-def test_logs_of_one_incident_have_a_player() -> None:
-    """The usual case: a list with one value to choose is still a player."""
-    killed = FOLDER.parent / "incidents" / "b-412-follower-killed" / "logs"
-    alone = look(killed)
-    assert len(alone.incidents) == 1
-    page = your_cluster.incident_player(alone).player()
-    assert page.count('class="player"') == 1 and "Connection to" in page
-
-
 def test_the_finding_says_how_it_stands_and_who_it_was(found) -> None:
     text = your_cluster.finding(found)
     assert text.startswith("Calm. All 9 partitions have every replica in sync when the logs end")
     worst = max(found.incidents, key=lambda each: each.under_replicated_ms)
     assert worst.says.rstrip(".") in text
-
-
-def test_the_answer_is_that_of_the_command(found) -> None:
-    text = your_cluster.answer(found)
-    assert text.startswith("CALM  All 9 partitions") and "\nDone " in text
-    assert "\x1b" not in text and max(map(len, text.splitlines())) <= 100
-    printed = CliRunner().invoke(main, ["logs", str(FOLDER)], env={"COLUMNS": "100"}).output
-    assert printed.startswith(text)
 
 
 def test_names_out_of_logs_are_escaped(tmp_path) -> None:
@@ -159,7 +133,6 @@ def test_names_out_of_logs_are_escaped(tmp_path) -> None:
     (tmp_path / "server.log").write_text(text)
     found = look(tmp_path)
     pages = [your_cluster.incidents_table(found), your_cluster.changes_table(found)]
-    pages += [your_cluster.files_table(found), your_cluster.unread_table(found)]
     assert not any("<script>" in page.data for page in pages)
     for key in found.partitions:
         pictured(your_cluster.plot_partition(found, key))
@@ -172,7 +145,6 @@ def test_a_folder_without_events_can_be_drawn(tmp_path) -> None:
     assert "0 incidents" in text_of(your_cluster.plot_cluster(empty))
     assert "None" in your_cluster.incidents_table(empty).data
     assert not your_cluster.finding(empty).startswith("Calm")
-    assert your_cluster.incident_player(empty).children
     assert your_cluster.partition_player(empty).children
 
 

@@ -1,8 +1,8 @@
 """Notebook 09: which broker may lead when no replica is in sync, and what each failure loses.
 
-A partition has three replicas. A table has a row for each pair of acks and min.insync.replicas and
-a column for each failure; a cell is a run: a record is written, something fails, a second record is
-tried, perhaps something else fails, everything is repaired, and then the observer looks for
+A partition has three replicas. A table has a row for each failure and a column for each pair of
+acks and min.insync.replicas; a cell is a run: a record is written, something fails, a second record
+is tried, perhaps something else fails, everything is repaired, and then the observer looks for
 acknowledged records. No disk is flushed meanwhile: the worst case.
 
 A second table has outages of a leader's network, by session timeout and lag limit.
@@ -85,7 +85,8 @@ def table(version: str | KafkaVersion) -> dict[str, dict[str, str]]:
 
 
 def plot_table(cells: dict[str, dict[str, str]]) -> Axes:
-    """A field for each failure; the title says which settings lose the fewest records."""
+    """A row for each failure, a column for each pair of acks and min.insync.replicas; the title
+    says which settings lose the fewest records."""
     stops = {name: [*row.values()].count("writes stop") for name, row in cells.items()}
     lost = {
         name: sum(int(cell.split()[0]) for cell in row.values() if "lost" in cell)
@@ -94,7 +95,23 @@ def plot_table(cells: dict[str, dict[str, str]]) -> Axes:
     best = min(cells, key=lambda name: (lost[name], stops[name]))
     title = f"{best} loses least: {style.counted(lost[best], 'record')} in {len(cells[best])} "
     title += f"failures; writes stop in {stops[best]} more"
-    return plot_matrix(cells, title, colours=COLOURS, size=(1.45, 0.4))
+    rows = {
+        failure: {name: (_short(row[failure]), row[failure]) for name, row in cells.items()}
+        for failure in next(iter(cells.values()))
+    }
+    return plot_matrix(rows, title, colours=COLOURS, size=(0.47, 0.3), is_upright=True)
+
+
+def _short(cell: str) -> str:
+    return {"writes go on": "on", "writes stop": "stop"}.get(cell, f"−{cell.split()[0]}")
+
+
+def finding(versions: Sequence[str], acks: str) -> str:
+    """In how many failures min ISR 2 loses acknowledged records, by version."""
+    row = f"acks={acks}, min ISR 2"
+    lost = {v: sum("lost" in cell for cell in table(v)[row].values()) for v in versions}
+    parts = [f"in {lost[v]} of {len(FAILURES)} failures under Kafka {v}" for v in versions]
+    return f"With {row}, acknowledged records are lost {', '.join(parts)}."
 
 
 # Timeouts in the wrong order

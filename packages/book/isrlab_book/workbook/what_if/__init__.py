@@ -90,7 +90,7 @@ def plot_replay(real: LogReplay, runs: Sequence[ReplayOutcome], name: str = "") 
     title += f" (log: {real.recorded.cost.missing_minutes:.3g})" if is_of_logs(real) else ""
     top = 1.1 * max(1.0, float(high.max()), float(recorded.max()))
     scales = Scale("time since the start (s)"), Scale("replicas out of their ISRs", high=top)
-    return plot_curves(curves, title, scales)
+    return plot_curves(curves, title, scales, ax=style.axes(5.4, 3.1))
 
 
 def _out(absences: Sequence[Absence], times: np.ndarray) -> np.ndarray:

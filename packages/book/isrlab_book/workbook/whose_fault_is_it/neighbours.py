@@ -197,3 +197,13 @@ def plot_harm(tables: Mapping[str, pd.DataFrame]) -> Axes:
     title = f"{mean.index[0]} → {mean.index[-1]} threads: {'; '.join(parts)}"
     scales = Scale("num.replica.fetchers", ticks=mean.index), MINUTES
     return plot_curves(curves, title, scales)
+
+
+def finding(harmed: Mapping[str, pd.DataFrame]) -> str:
+    """Evictions of neighbours and of hot partitions, with the fewest and the most threads."""
+    parts, columns = [], ["neighbour_evictions", "hot_evictions"]
+    for name, rows in harmed.items():
+        means = rows.groupby("num_replica_fetchers")[columns].mean()
+        near, hot = (f"{m.iloc[0]:,.0f} → {m.iloc[-1]:,.0f}" for _, m in means.items())
+        parts.append(f"{name}: neighbours {near}, hot {hot}")
+    return f"Evictions per hour, from the fewest to the most threads: {'; '.join(parts)}."

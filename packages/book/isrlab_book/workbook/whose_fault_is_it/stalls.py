@@ -267,26 +267,16 @@ def plot_limits(costs_by_run: Mapping[str, pd.DataFrame], length_s: float) -> Ax
 
 
 def finding(
-    costs_by_run: Mapping[str, pd.DataFrame], limit_s: float, judged: Sequence[Judgement],
-    harmed: Mapping[str, pd.DataFrame],
-) -> str:  # fmt: skip
-    """The cost of a stall, how many verdicts were right, and neighbours' evictions by threads."""
+    costs_by_run: Mapping[str, pd.DataFrame], limit_s: float, judged: Sequence[Judgement]
+) -> str:
+    """The cost of a stall, and how many verdicts were right."""
     parts = []
     for name, rows in costs_by_run.items():
         row = rows[rows["lag_limit_s"] == limit_s].iloc[0]
         parts.append(f"{name}: {row['refused']:,.0f} refused, {row['timed_out']:,.0f} timed out")
     fates = Counter(each.fate for each in judged)
-    text = (
+    return (
         f"Produces that fail in one stall, limit {limit_s:g} s, {'; '.join(parts)}. The right "
         f"broker and role are blamed in {fates['right']} of {len(judged)} incidents, wrong ones in "
-        f"{fates['wrong']}. Evictions per hour, from the fewest to the most threads: "
+        f"{fates['wrong']}."
     )
-    parts = []
-    for name, rows in harmed.items():
-        means = rows.groupby("num_replica_fetchers").mean(numeric_only=True)
-        near, hot = (
-            f"{means[column].iloc[0]:,.0f} → {means[column].iloc[-1]:,.0f}"
-            for column in ("neighbour_evictions", "hot_evictions")
-        )
-        parts.append(f"{name}: neighbours {near}, hot {hot}")
-    return f"{text}{'; '.join(parts)}."

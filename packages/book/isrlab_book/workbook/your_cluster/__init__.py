@@ -7,12 +7,10 @@ escaped.
 
 from __future__ import annotations
 
-import html
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-import click
 import ipywidgets as widgets
 import pandas as pd
 from IPython.display import HTML
@@ -23,12 +21,12 @@ from isrlab.events import exact
 from isrlab.events.exact import IsrSpan, Key
 from isrlab.show import bands, style
 from isrlab.show.bands import BandMark, Span, plot_bands, size_state, utc_axis
-from isrlab.show.controls import LiveFigure, PlayerImage, pick, pictured
+from isrlab.show.controls import LiveFigure, pick
 from isrlab.show.style import counted, duration, printable
 from isrlab.show.table import table
 from isrlab_book.workbook.your_cluster import alerts
 from isrlab_ops.logs.history.rules import RULES
-from isrlab_ops.logs.incidents import command, terminal, timeline
+from isrlab_ops.logs.incidents import command, timeline
 from isrlab_ops.logs.incidents.find import Incident
 from isrlab_ops.logs.incidents.look import NOT_KNOWN, Findings
 from isrlab_ops.logs.incidents.window import Window
@@ -38,8 +36,7 @@ DONE = {"SIGSTOP": "paused", "SIGKILL": "killed", "SIGTERM": "shut down"}
 OVER, OPEN = style.SERIES[3], style.VERMILION  # incidents; brokers have other colours
 LEGEND = {style.GREY: "what was done", OVER: "incident, over", OPEN: "incident, not over"}
 LEAST_WIDTH = 300  # an incident is drawn at least this fraction of the picture wide
-COLUMNS = 100  # of text
-MOST_ROWS, AROUND_MS = 16, 10_000  # rows of a figure; the time shown before and after an incident
+MOST_ROWS = 16  # of a figure
 
 
 def finding(findings: Findings) -> str:
@@ -55,42 +52,6 @@ def finding(findings: Findings) -> str:
     first = [*(findings.doubts[:1] if answer.status == NOT_KNOWN else ()), answer.state]
     title = answer.title.capitalize()
     return printable(" ".join([f"{title}.", *first, *[count] * bool(worst), *says]), 1_500)
-
-
-def answer(findings: Findings) -> str:
-    """The first lines that `python -m isrlab logs` prints."""
-    shown = command.shown_answer(findings).answer
-    return click.unstyle("\n".join(terminal.first_lines(shown, COLUMNS)))
-
-
-# What was read
-
-
-def files_table(findings: Findings, most: int = 20) -> HTML:
-    """The files that were read, by layout and time zone, and those that were not, with reasons."""
-    files = findings.logs.files.to_pandas()
-    read, rest = files[files["status"] == "read"], files[files["status"] != "read"]
-    sums = f"{counted(len(read), 'file')} read: {read['lines'].sum():,} lines, "
-    sums += f"{read['bytes'].sum():,} bytes"
-    columns = {"files": ("file", "size"), "first": ("file", "first"), "bytes": ("bytes", "sum")}
-    kinds = read.groupby(["layout", "zone"], dropna=False).agg(**columns).reset_index()
-    parts = [f"<p>{sums}.</p>", table(kinds, most).data]
-    if len(rest):
-        parts.append(table(rest.groupby("status").agg(**columns).reset_index(), most).data)
-    doubts = "".join(f"<li>{html.escape(printable(doubt))}</li>" for doubt in findings.doubts)
-    if doubts:
-        parts.append(f'<p style="color: #b00"><b>Unsure:</b></p><ul>{doubts}</ul>')
-    return HTML("".join(parts))
-
-
-def unread_table(findings: Findings, most: int = 20) -> HTML:
-    """The lines that were not read: reason, number, and the first one."""
-    unread = findings.logs.unread.to_pandas()
-    unread["text"] = unread["text"].map(lambda text: printable(text or "", 160))
-    columns = {"lines": ("lines", "sum"), "files": ("file", "nunique")}
-    columns |= {name: (name, "first") for name in ("file", "line", "text")}
-    reasons = unread.groupby("reason").agg(**columns).sort_values("lines", ascending=False)
-    return table(reasons.reset_index(), most)
 
 
 # The cluster over time
@@ -115,8 +76,8 @@ def plot_cluster(
         rows.setdefault(name, []).append(_span(each.start_ms, end_ms, start_ms, colour))
     for each_id in sorted(record.brokers)[:MOST_ROWS]:
         rows[f"broker {each_id}"] = _presence(findings, each_id)
-    heights = (0.36 * max(len(rows), 2), 2.2)
-    figure, grid = style.panels(2, 1, (9.2, 1.6 + sum(heights)), height_ratios=heights)
+    heights = (0.25 * max(len(rows), 2), 1.3)
+    figure, grid = style.panels(2, 1, (5.4, 1.4 + sum(heights)), height_ratios=heights)
     plot_bands(rows, "", legend=LEGEND | {"away": "broker away"}, ax=grid[0, 0])
     worst = _draw_counts(grid[1, 0], findings, broker)
     if broker is not None:
@@ -209,44 +170,6 @@ def incidents_table(findings: Findings) -> HTML:
         for number, each in enumerate(findings.incidents, 1)
     ]
     return table(rows)
-
-
-def plot_incident(findings: Findings, incident: Incident) -> Axes:
-    """The ISRs of the partitions of an incident, from a while before it to a while after."""
-    record = findings.record
-    end_ms = record.end_ms if incident.end_ms is None else incident.end_ms
-    from_ms = max(record.start_ms, incident.start_ms - AROUND_MS)
-    to_ms = max(from_ms + 1, min(record.end_ms, end_ms + AROUND_MS))
-    rows: dict[str, list[Span]] = {}
-    for key in incident.partitions[:MOST_ROWS]:
-        rows[f"{printable(key.topic, 40)}-{key.partition}"] = [
-            _span(max(s.start_ms, from_ms), min(s.end_ms, to_ms), from_ms, _size(findings, key, s))
-            for s in record.spans.get(key, ())
-            if s.end_ms > from_ms and s.start_ms < to_ms
-        ]
-    title = printable(incident.says, 220)
-    title += f"\nThe first {MOST_ROWS} of them" if len(incident.partitions) > MOST_ROWS else ""
-    ax = plot_bands(rows, title)
-    for line in incident.evidence:
-        ax.axvline((line.ts_ms - from_ms) / 1000, color=style.INK, linewidth=0.6, linestyle=":")
-    ax.set_xlim(0, (to_ms - from_ms) / 1000)
-    return utc_axis(ax, from_ms)
-
-
-def incident_player(findings: Findings, first: int = 1) -> widgets.VBox:
-    """One incident up close: its partitions, the lines that decide, what to check."""
-    numbered = findings.incidents[:12]
-    if not numbered:
-        return widgets.VBox([widgets.HTML("No incident.")])
-    stories = command.shown_answer(findings).answer.stories
-    names = [(f"{n}  {each.what.replace('_', ' ')}", n) for n, each in enumerate(numbered, 1)]
-
-    def draw(number: int) -> PlayerImage:
-        incident = numbered[number - 1]
-        lines = click.unstyle("\n".join(terminal.story_lines(stories[number - 1], COLUMNS)))
-        return pictured(plot_incident(findings, incident), printable(lines, 8_000))
-
-    return LiveFigure([pick("incident", names, min(max(first, 1), len(numbered)))], draw)
 
 
 def plot_partition(findings: Findings, key: Key) -> Axes:

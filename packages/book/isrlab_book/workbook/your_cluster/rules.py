@@ -21,8 +21,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
+from matplotlib.axes import Axes
 
 from isrlab.installed import DATA
+from isrlab.show import style
+from isrlab.show.curves import plot_bars
 from isrlab_book.workbook.your_cluster import alerts
 from isrlab_book.workbook.your_cluster.alerts import Times
 from isrlab_ops.logs.history.history import history_of
@@ -150,6 +153,25 @@ def _row(
         f"faults missed (of {count['faults']})": count["faults"] - count["noticed"],
         f"grave ones missed (of {count['grave']})": count["grave"] - count["grave noticed"],
     }  # fmt: skip
+
+
+def plot_judged(table: pd.DataFrame) -> Axes:
+    """How many of the recorded grave faults each rule noticed, and how many it missed."""
+    missed = table.iloc[:, -1]
+    grave = int(str(missed.name).removesuffix(")").split()[-1])
+    names = (table["alert"] + " " + table["for"]).str.strip().tolist()
+    parts = {"noticed": grave - missed, "missed": missed}
+    colours = {"noticed": style.OUTCOMES["safe"], "missed": style.OUTCOMES["lost"]}
+    title = f"The rules that page miss {missed.iloc[-1]} of {grave} grave faults"
+    notes, ax = parts["noticed"].astype(str).tolist(), style.axes(5.4, 3.4)
+    return plot_bars(names, parts, title, "recorded faults", notes=notes, colours=colours, ax=ax)
+
+
+def finding(table: pd.DataFrame) -> str:
+    """What the rules that page notice together."""
+    every = table.iloc[-1]
+    text = f"On the recordings, the rules that page fire {every['pages']} times, for nothing "
+    return f"{text}{every['pages for nothing']} times; {table.columns[-1]}: {every.iloc[-1]}."
 
 
 def _fires(each: FaultRecording, rule: AlertRule, wait: float, every_s: float) -> list[int]:

@@ -1,17 +1,16 @@
 """`python -m hunt.teeth [SECONDS] [--rest]`, in packages/proof: wrong patches, and their names.
 
 Each patch of data/hunt/wrong.toml is hunted until a break of its promise appears that no kind
-explains. The
-result, data/hunt/wrong.csv, has the seconds of processor time until then, and the kinds that the
-break looks like. An empty time means that nothing was found in the given seconds; `--rest` hunts
-only the patches that have no result yet.
+explains. The result, data/hunt/wrong.csv, has the seconds of processor time until then, and the
+kinds that the break looks like. An empty time means that nothing was found in the given seconds.
 """
 
 from __future__ import annotations
 
 import csv
-import sys
 from functools import partial
+
+import click
 
 from hunt import javac, kinds
 from hunt.__main__ import broken
@@ -39,10 +38,13 @@ def noticed(patch: str, seconds: float, seed: int = 1) -> dict[str, str]:
     return row | {"looks_like": " ".join(sorted(is_known))}
 
 
-def main() -> None:
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60
+@click.command(context_settings={"show_default": True})
+@click.argument("seconds", type=click.FloatRange(1), default=60)
+@click.option("--rest", is_flag=True, help="Only the patches that are not in the table yet.")
+def main(seconds: float, rest: bool) -> None:
+    """Hunt in Kafka's classes with each wrong patch, for so many seconds, and store the table."""
     rows = {row["patch"]: row for row in csv.DictReader(FILE.open())} if FILE.exists() else {}
-    for patch in WRONG.keys() - rows.keys() if "--rest" in sys.argv else WRONG:
+    for patch in WRONG.keys() - rows.keys() if rest else WRONG:
         rows[patch] = noticed(patch, seconds)
         print(*rows[patch].values(), sep="  ", flush=True)
         with FILE.open("w", newline="") as file:

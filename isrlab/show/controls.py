@@ -170,7 +170,7 @@ class LiveFigure(widgets.VBox):
         """Show the widget and a still picture first; later the player replaces the picture."""
         widget = self._repr_mimebundle_()
         data, kind = self.picture.value, self.picture.format
-        image = data.decode() if kind == SVG else base64.b64encode(data).decode()
+        image = bytes(data).decode() if kind == SVG else base64.b64encode(data).decode()
         still = {"text/plain": NO_WIDGETS, f"image/{kind}": image}
         shown = display(widget | still, raw=True, display_id=True)
         player = {"text/plain": "A player", "text/html": self.player()}

@@ -11,6 +11,7 @@ from test_browser import ROOT, chromium  # noqa: F401
 from isrlab.report import gallery, notebooks, run
 
 PATH = ROOT / "notebooks" / "00_the_life_of_a_record.ipynb"
+PICTURES = ".output_html > img"
 
 
 def page_of(**given: str) -> str:
@@ -31,7 +32,8 @@ def opened(chromium, tmp_path):  # noqa: F811
 
 
 def test_keys_choose_an_answer_and_a_screen_reader_hears_the_count(opened):
-    pictures, answers = opened.locator(".output_png img"), opened.get_by_text("After nine silent")
+    pictures = opened.locator(PICTURES)
+    answers = opened.get_by_text("After nine silent")
     assert pictures.count() == 6 and not any(p.is_visible() for p in pictures.all())
     assert not answers.is_visible()
     opened.get_by_role("button", name="No: a message is missing.").press("Enter")
@@ -53,7 +55,7 @@ def test_keys_choose_an_answer_and_a_screen_reader_hears_the_count(opened):
 
 def test_it_can_be_opened_without_a_choice_and_is_not_counted(opened):
     opened.locator("summary", has_text="What happens").first.click()
-    assert opened.locator(".output_png img").first.is_visible()
+    assert opened.locator(PICTURES).first.is_visible()
     assert opened.locator(".tally").text_content() == ""
 
 

@@ -26,7 +26,7 @@ def test_a_rule_shows_in_its_story_and_in_its_picture(name) -> None:
     texts = {scenario.play(scenario.read(idea.story), version=v).printed
              for v in (idea.base, idea.tried)}  # fmt: skip
     assert len(texts) == 2
-    assert "With the rule" in str(try_a_rule.beside(idea).texts)
+    assert "With the rule" in str(try_a_rule.beside(idea))
 
 
 @pytest.mark.parametrize(

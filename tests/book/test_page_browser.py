@@ -121,7 +121,9 @@ def test_a_loss_is_found_by_keys_sent_as_a_link_and_opened_without_a_network(con
     picture_s = time.monotonic() - begun
     ready(page)
     python_s = time.monotonic() - begun
-    assert page.locator(".panel svg").first.bounding_box()["width"] > 200
+    page.wait_for_function(
+        "document.querySelector('.panel svg')?.getBoundingClientRect().width > 200"
+    )
     page.locator("#challenge").focus()
     page.locator("#challenge").select_option("lose_m2")
     page.get_by_role("heading", name="lose m2").wait_for()

@@ -23,7 +23,7 @@ HABITS = {  # what not to write: what to write, or why
 TEXTS = [
     *ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("data/exercises/*.txt"), ROOT / "README.md",
     *ROOT.glob("data/scenarios/*.txt"), *ROOT.glob("data/claims/*.yaml"), ROOT / "CONTRIBUTING.md",
-    *ROOT.glob("packages/ops/isrlab_ops/logs/incidents/r*.txt"), ROOT / "data/questions.yaml",
+    *ROOT.glob("packages/ops/isrlab_ops/logs/incidents/rules.toml"), ROOT / "data/questions.yaml",
 ]  # fmt: skip
 
 

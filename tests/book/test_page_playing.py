@@ -161,19 +161,12 @@ def test_cells_of_a_notebook_lead_to_the_playground(tmp_path):
     assert playable.linked(there, tmp_path / "elsewhere") == page
 
 
-def test_what_names_and_constants_say_of_a_cell_is_played():
-    known = {}
-    given = 'version = "4.1"\nwait_ms = 5\nfolder = "recordings/incidents/282-link-cut/logs"'
-    assert list(playable.of_cell(given, known)) == ["i.282-link-cut"]
-    assert list(playable.of_cell("found = look(folder)", known)) == ["i.282-link-cut"]
-    (fragment,) = playable.of_cell(
-        'play(f"partition\\nadvance {3 * wait_ms}ms" + "\\nkill 1")', known
-    )
+def test_schedules_and_parameters_of_a_cell_are_played():
+    given = {"version": "4.1", "log_dir": "../data/recordings/incidents/282-link-cut/logs"}
+    assert list(playable.of_cell("found = look(log_dir)", given)) == ["i.282-link-cut"]
+    assert playable.of_cell("found = look(my_dir)", given) == {}
+    (fragment,) = playable.of_cell('play("""partition\nadvance 15ms\nkill 1\n""")', given)
     assert link.read(fragment).text == "version 4.1\npartition\nadvance 15ms\nkill 1\n"
-    unknown = 'for ms in (1, 2):\n    text = f"partition\\nadvance {ms}ms"\n    play(text)'
-    (fragment,) = playable.of_cell(unknown, known)
-    assert "advance 1ms" in link.read(fragment).text, "the first turn"
-    assert playable.of_cell(unknown.replace("(1, 2)", "those_of(7)"), known) == {}
 
 
 def test_a_notebook_has_a_link_for_each_scenario_exercise_and_incident_that_it_names():

@@ -44,7 +44,7 @@ class Explorer(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         shown: Any = super()._repr_mimebundle_(**options)
         data, metadata = shown if isinstance(shown, tuple) else (shown, {})
-        return {**data, "text/html": page_of(self.story)}, metadata
+        return {**data, "text/plain": "An explorer", "text/html": page_of(self.story)}, metadata
 
 
 def page_of(story: Exploration) -> str:

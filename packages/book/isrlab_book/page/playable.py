@@ -1,22 +1,17 @@
 """Links from the pages of a report into the playground: scenarios, exercises, incidents.
 
-Theory of operation. A cell's source shows what it plays or reads, as far as constants name it:
-names of scenarios, schedules as text, folders of recorded incidents. If a module names the scenario
-instead of the cell, a tag `play:NAME` does so. In tables a scenario is known by its name, a
-schedule by its first word, `partition`. Of a loop the first turn is played. A link has no address,
-and is not shown, until the report has a playground (`python -m isrlab page`).
+Theory of operation. What stands in a cell is played: names of scenarios in quotes, schedules in
+triple quotes, folders of recorded incidents. What a cell only computes, a tag `play:NAME` names. In
+tables a scenario is known by its name, a schedule by its first word, `partition`. A link has no
+address, and is not shown, until the report has a playground (`python -m isrlab page`).
 """
 
 from __future__ import annotations
 
-import ast
 import html
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
@@ -31,8 +26,10 @@ FILM = "lost_step_by_step"  # the scenario of the first page's picture
 LINK = re.compile(r'<a (?:href="[^"]*" )?data-play="([\w.-]+)">')
 _IN_A_TABLE = re.compile(r"<td>(\w+|partition [^<]*; [^<]*)</td>")
 _RECORDED = re.compile(r"(?:recordings|incidents)/(?!incidents)([\w.-]+)")
-_PLAIN = ast.Constant, ast.JoinedStr, ast.BinOp, ast.Name, ast.List
-_OF_A_LOOP = ast.List, ast.Tuple, ast.Call, ast.Name
+_NAMED = re.compile(r'["\'](\w+)["\']')
+_SCHEDULE = re.compile(r'"""(partition\b.*?)"""', re.DOTALL)
+_GIVEN = re.compile(r'^(\w+) = "([^"]*)"', re.MULTILINE)
+_PARAMETERS = {"parameters", "injected-parameters"}
 _NO_NUMPY = "It has no link into the playground: this exercise runs a fleet, which needs numpy."
 
 
@@ -43,73 +40,50 @@ def fragments() -> dict[str, str]:
     return {path.stem: link.fragment(path.read_text(encoding="utf-8")) for path in paths}
 
 
-def of_cell(source: str, known: dict[str, Any]) -> dict[str, str]:
-    """The links of a cell: label by fragment. `known` has the values of names, and is extended."""
+def of_cell(source: str, given: dict[str, str]) -> dict[str, str]:
+    """The links of a cell: label by fragment. `given` has the values of the parameters."""
     head, _, lines = source.partition("\n")
     if head.startswith("%%exercise"):
         names = [each.name for each in challenges() if each.name in head.split()]
         return {f"e.{name}": f"try “{name.replace('_', ' ')}”" for name in names}
     if head.startswith("%%scenario"):
         return {link.fragment(lines, re.findall(r"--version (\S+)", head)): "this scenario"}
-    links = dict[str, str]()
-    with suppress(SyntaxError):
-        for text in _texts(ast.parse(re.sub(r"(?m)^\s*[%!].*", "", source)), known):
-            links |= _link(text, known)
-    return links
+    texts = [*_NAMED.findall(source), *_SCHEDULE.findall(source), source]
+    texts += [given[word] for word in re.findall(r"\w+", source) if word in given]
+    return {fragment: label for text in texts for fragment, label in _link(text, given).items()}
 
 
-def _link(text: str, known: dict[str, Any]) -> dict[str, str]:
+def _link(text: str, given: dict[str, str]) -> dict[str, str]:
     if text in fragments():
         return {fragments()[text]: text.replace("_", " ")}
     if re.match(r"partition\b.*\n.", text):
-        version = [str(known["version"])] if known.get("version") else []
-        return {link.fragment(text, version): "this schedule"}
+        version = given.get("version", "")
+        return {link.fragment(text, [version] if version else []): "this schedule"}
     return {f"i.{n}": f"the logs of {n}" for n in _RECORDED.findall(text) if n in recordings()}
-
-
-def _texts(node: ast.AST, known: dict[str, Any]) -> Iterator[str]:
-    """The strings in a cell that follow from constants and known names; extends `known`."""
-    if isinstance(node, _PLAIN):
-        yield str(_value(node, known))
-        return
-    if isinstance(node, ast.For) and isinstance(node.target, ast.Name):
-        turns = _value(node.iter, known, _OF_A_LOOP)
-        known[node.target.id] = next(iter(turns), None) if isinstance(turns, Iterable) else None
-    for child in ast.iter_child_nodes(node):
-        yield from _texts(child, known)
-    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-        known[node.targets[0].id] = _value(node.value, known)
-
-
-def _value(node: ast.AST, known: dict[str, Any], kinds: Any = _PLAIN) -> Any:
-    """The value of a plain expression, else None. The user has just run it, so `eval` is safe."""
-    with suppress(Exception):
-        if isinstance(node, kinds):
-            names = {"__builtins__": {"sorted": sorted, "range": range}}
-            names |= {name: value for name, value in known.items() if value is not None}
-            return eval(compile(ast.Expression(node), "cell", "eval"), names)
-    return None
 
 
 def add_links(notebook: NotebookNode) -> None:
     """Add links below the outputs of each cell, and to the scenarios named in its tables."""
-    known, shown = dict[str, Any](), set[str]()
+    given, shown = dict[str, str](), set[str]()
 
     def row(match: re.Match[str]) -> str:
         text = html.unescape(match[1])
-        anchors = [_anchor(each, text) for each in _link(text.replace("; ", "\n"), known)]
+        anchors = [_anchor(each, text) for each in _link(text.replace("; ", "\n"), given)]
         return f"<td>{anchors[0]}</td>" if anchors else match[0]
 
     for cell in (each for each in notebook.cells if each.cell_type == "code"):
         for data in (output.get("data", {}) for output in cell.outputs):
             if "text/html" in data:
                 data["text/html"] = _IN_A_TABLE.sub(row, "".join(data["text/html"]))
-        links = of_cell(cell.source, known)
+        if _PARAMETERS & {*tags(cell)}:
+            given |= dict(_GIVEN.findall(cell.source))
+            continue
+        links = of_cell(cell.source, given)
         for tag in tags(cell):
-            links |= _link(tag.removeprefix("play:"), {})
-        # Logs are read in many cells: only the first has the link, and no cell of parameters.
+            links |= _link(tag.removeprefix("play:"), given)
+        # Logs are read in many cells: only the first has the link.
         anchors = [_anchor(*each) for each in links.items() if each[0] not in shown]
-        if anchors and not {"parameters", "injected-parameters"} & {*tags(cell)}:
+        if anchors:
             shown |= {each for each in links if each.startswith("i.")}
             page = f'<p class="play">Play in your browser: {", ".join(anchors)}</p>'
             cell.outputs.append(new_output("display_data", {"text/html": page}))

@@ -6,10 +6,16 @@ ISRs: `moves` of replicas, `times` by size, `counts`. `bands` averages the resul
 in pandas.
 """
 
-# ruff: noqa: F401, I001
+# ruff: noqa: I001
 from isrlab.churn.bands import bands
 from isrlab.churn.counts import changes_by_partition, commit_latency, latency_histogram
 from isrlab.churn.counts import refused_produce
 from isrlab.churn.history import isr_history
 from isrlab.churn.moves import OUTAGES_SCHEMA, moves, rejoins, removals
 from isrlab.churn.times import isr_intervals, isr_times, under_min_isr, under_replicated
+
+__all__ = [
+    "OUTAGES_SCHEMA", "bands", "changes_by_partition", "commit_latency", "isr_history",
+    "isr_intervals", "isr_times", "latency_histogram", "moves", "refused_produce", "rejoins",
+    "removals", "under_min_isr", "under_replicated",
+]  # fmt: skip

@@ -2,8 +2,8 @@
 
 `FleetConfig` says what runs; `simulate_local`, `simulate` and `stored` turn it into events; `trace`
 looks at one partition closely. Load is random (load.py) or recorded (`load="trace"`, recorded/).
-Questions that only a simulation can answer are in `fleet.truth` (on Spark), and the cost of a
-restart in `fleet.recovery`.
+Questions that only a simulation can answer are in `truth` and `evictions` (on Spark), the cost of a
+restart in `recovery`, and where partitions and fetchers are in `layout`.
 """
 
 from isrlab.fleet.config import LOADS, FleetConfig, settings, sweep, versions
@@ -13,6 +13,7 @@ from isrlab.fleet.simulate import runs, simulate, simulate_local
 from isrlab.fleet.store import read, stored
 
 __all__ = [
-    "LOADS", "FleetConfig", "Trace", "most_evicting", "read", "runs", "settings", "simulate",
-    "simulate_local", "stored", "sweep", "trace", "versions", "write_trace",
+    "LOADS", "FleetConfig", "Trace", "evictions", "layout", "most_evicting", "read", "recovery",
+    "runs", "settings", "simulate", "simulate_local", "stored", "sweep", "trace", "truth",
+    "versions", "write_trace",
 ]  # fmt: skip

@@ -474,7 +474,8 @@ def test_the_notebook_says_what_the_figures_do():
     *_, total, real = figures.by_kind()
     assert total["all lines"] == total["a clock off"] == "100% / 100%"
     assert total["a log missing"].endswith(" / 100%") and total["a log missing"] != "100% / 100%"
-    cells = json.loads((NOTEBOOKS / "32_how_logs_are_read.ipynb").read_text(encoding="utf-8"))["cells"]
+    path = NOTEBOOKS / "32_how_logs_are_read.ipynb"
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     text = "".join(line for cell in cells for line in cell["source"])
     assert f"All {total['cases']} simulated incidents" in text
     assert f"all {real['cases']} recorded ones" in text

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import json
 import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
@@ -23,6 +26,7 @@ ROOT = Path(__file__).parent.parent
 BOOK, OPS = ROOT / "packages/book/isrlab_book", ROOT / "packages/ops/isrlab_ops"
 FILES = [path for package in packages() for path in sorted(package.rglob("*.py"))]
 BUDGET = tomllib.loads((ROOT / "data" / "budget.toml").read_text(encoding="utf-8"))
+PUBLIC = "isrlab", "isrlab.fleet", "isrlab.churn", "isrlab_ops", "isrlab_proof", "isrlab_book"
 NOTEBOOKS = {path.stem.partition("_")[2]: path for path in (ROOT / "notebooks").glob("*.ipynb")}
 
 APPENDIX_OF = {  # appendices, and the notebooks whose workbook files they also use
@@ -108,12 +112,21 @@ def test_a_file_of_the_workbook_belongs_to_one_notebook(path):
 
 
 @pytest.mark.parametrize("name", sorted(NOTEBOOKS))
-def test_a_notebook_imports_its_own_workbook_file_only(name):
-    text = NOTEBOOKS[name].read_text(encoding="utf-8")
-    used = set(re.findall(r"isrlab_book\.workbook(?:\.| import )(\w+)", text))
-    assert used <= {name, *APPENDIX_OF.get(name, ())} | (
-        {CLAIMS} if name == CLAIMS_READER else set()
-    )
+def test_a_notebook_imports_its_own_code_and_what_is_public(name):
+    cells = json.loads(NOTEBOOKS[name].read_text(encoding="utf-8"))["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    own = {name, *APPENDIX_OF.get(name, ())} | ({CLAIMS} if name == CLAIMS_READER else set())
+    for module, text in re.findall(r"(?m)^from (isrlab[\w.]*) import (\([^)]*|.*)", code):
+        names = set(re.findall(r"(\w+)(?: as \w+)?", text))
+        if module.startswith("isrlab_book.workbook"):
+            assert ({*module.split(".")[2:3]} or names) <= own
+        elif not module.startswith("isrlab_book.closeups"):
+            assert module in PUBLIC and names <= {*import_module(module).__all__}, module
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_what_is_public_is_there(module):
+    assert all(resolve_name(f"{module}.{name}") for name in import_module(module).__all__)
 
 
 @every

@@ -39,6 +39,7 @@ APPENDIX_OF = {  # appendices, and the notebooks whose workbook files they also 
     "how_logs_are_read": ("your_cluster",),
     "under_min_isr": ("last_replica_standing",),
     "restarts_in_detail": ("rolling_restart",),
+    "waits_in_detail": ("what_acks_all_costs", "choosing_the_lag_limit"),
 }
 CLAIMS = "claims"  # the folder of the workbook whose name differs from its notebook's
 CLAIMS_READER = "what_the_sources_say"

@@ -247,13 +247,15 @@ def test_limits_are_weighed_in_the_titles():
     assert title(limits.plot_false_evictions(bands)).startswith("From 30 s on, less than one")
     ax = limits.plot_time_at_risk(bands, "3.7")
     assert title(ax) == (
-        "Limit 10 → 30 s: acknowledged with a copy fewer 7 → 1 min (acks=all), 10 → 10 min "
-        "(acks=1); nothing committed 3 → 9 min"
+        "With 30 s instead of 10 s, acks=all records lack a copy for 1 instead of 7 min an hour, "
+        "and nothing is committed for 9 instead of 3 min"
     )
     assert "session timeout, 9 s" in " ".join(text.get_text() for text in ax.texts)
     assert limits.lag_limit_finding(bands) == (
-        "Limit 10 → 30 s, per hour: false evictions 50 → 0, minutes with nothing committed 3 → 9, "
-        "minutes acknowledged with a copy fewer 7 → 1 (acks=all), 10 → 10 (acks=1)."
+        "With a limit of 30 s instead of 10 s there are, per hour, 0 instead of 50 false "
+        "evictions; for 9 instead of 3 minutes nothing is committed; and records are acknowledged "
+        "with a copy fewer for 1 instead of 7 minutes (acks=all) and 10 instead of 10 minutes "
+        "(acks=1)."
     )
 
 

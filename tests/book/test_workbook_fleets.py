@@ -333,7 +333,7 @@ def test_tails_and_networks_name_their_numbers():
     names = "latency_ms count"
     waited = {"limit 10 s": table(names, (4, 99), (9_000, 1)), "limit 5 s": table(names, (6, 5))}
     ax = acks.plot_tails(waited)
-    assert title_of(ax).endswith("limit 10 s: 9 s; limit 5 s: 6 ms")
+    assert title_of(ax).endswith("waits at least 9 s (limit 10 s), 6 ms (limit 5 s)")
     by_network = table("fetch_latency_ms p50_ms p99_ms", (1, 3, 5), (10, 21, 40))
     expected = "Half of the produces wait 2.1 to 3.0 times the one-way delay or less"
     assert title_of(acks.plot_by_network(by_network)) == expected
@@ -364,10 +364,10 @@ def test_produces_that_timed_out_count_as_waits_of_at_least_the_timeout():
     rows = table("run latency_ms count", (config.run, 5, 997))
     late = table("run error produces", (config.run, "REQUEST_TIMED_OUT", 3))
     ax = acks.plot_limits(rows, late, [config])
-    assert title_of(ax) == "1 in 1,000 waits at least: limit 30 s: 30 s"
+    assert title_of(ax) == "1 in 1,000 produces waits at least 30 s (limit 30 s)"
     assert ax.get_lines()[0].get_ydata().tolist() == pytest.approx([100, 0.3])
     none = late.assign(error="NOT_ENOUGH_REPLICAS")
-    assert title_of(acks.plot_limits(rows, none, [config])).endswith("limit 30 s: 5 ms")
+    assert title_of(acks.plot_limits(rows, none, [config])).endswith("5 ms (limit 30 s)")
 
 
 def test_settings_are_put_before_a_table_in_the_order_of_the_fleets():

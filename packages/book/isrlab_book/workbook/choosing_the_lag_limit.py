@@ -21,9 +21,10 @@ from isrlab.events import exact
 from isrlab.fleet import load, truth
 from isrlab.fleet.config import FleetConfig
 from isrlab.show.bands import Span, shade
-from isrlab.show.controls import LiveFigure, choice
+from isrlab.show.controls import LiveFigure, Number, pictured
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.offsets import Offsets, isr_of, plot_offsets
+from isrlab.show.player import PlayerImage
 from isrlab.show.style import INK, STATES, axes, mark
 from isrlab.world import scenario
 
@@ -93,12 +94,14 @@ def plot_stall(config: FleetConfig = PAIR) -> Axes:
 
 
 def stall_controls(config: FleetConfig = PAIR) -> widgets.VBox:
-    """Sliders for the lag limit and the length of a stall, and the picture they make."""
-    limit = choice("lag limit (s)", (5, 10, 20, 30), config.lag_time_ms // 1000)
-    length = choice("stall (s)", (4, 8, 12, 20, 40, 60), int(config.stall_s))
+    """Numbers for the lag limit and the length of a stall, and the picture they make."""
+    limit = Number("lag limit (s)", (5, 10, 20), value=config.lag_time_ms / 1_000, min=1, max=600)
+    length = Number("stall (s)", (4, 8, 12, 40, 60), value=config.stall_s, min=1, max=120)
 
-    def draw(limit_s: int, stall_s: float) -> Axes:
-        return plot_stall(config.with_(replica_lag_time_max_ms=1000 * limit_s, stall_s=stall_s))
+    def draw(limit_s: float, stall_s: float) -> PlayerImage:
+        chosen = config.with_(replica_lag_time_max_ms=round(1_000 * limit_s), stall_s=stall_s)
+        caption = f"{limit_s:g} s sits out stalls shorter than that, and makes producers and "
+        return pictured(plot_stall(chosen), f"{caption}consumers wait up to {1.5 * limit_s:g} s")
 
     return LiveFigure((limit, length), draw)
 
@@ -213,9 +216,9 @@ def plot_false_evictions(bands: pd.DataFrame) -> Axes:
 def plot_time_at_risk(bands: pd.DataFrame, version: str) -> Axes:
     """For how long acknowledged records lack a copy, by acks, and how long nothing is committed."""
     low, high = _defaults(bands)
-    stalled, strict, loose = _changes(bands, *COSTS)
-    title = f"Limit {low:g} → {high:g} s: acknowledged with a copy fewer {strict} min "
-    title += f"(acks=all), {loose} min (acks=1); nothing committed {stalled} min"
+    stalled, strict, _ = _changes(bands, *COSTS)
+    title = f"With {high:g} s instead of {low:g} s, acks=all records lack a copy for {strict} "
+    title += f"min an hour, and nothing is committed for {stalled} min"
     ax = _plot_bands(bands, COSTS, title, MINUTES)
     session_s = KafkaVersion.of(version).session_timeout_ms / 1000
     mark(ax, session_s, f"session timeout, {session_s:g} s", side="right", y=0.12)
@@ -227,16 +230,16 @@ def lag_limit_finding(bands: pd.DataFrame) -> str:
     low, high = _defaults(bands)
     false, stalled, strict, loose = _changes(bands, "false_evictions", *COSTS)
     return (
-        f"Limit {low:g} → {high:g} s, per hour: false evictions {false}, minutes with nothing "
-        f"committed {stalled}, minutes acknowledged with a copy fewer {strict} (acks=all), "
-        f"{loose} (acks=1)."
+        f"With a limit of {high:g} s instead of {low:g} s there are, per hour, {false} false "
+        f"evictions; for {stalled} minutes nothing is committed; and records are acknowledged with "
+        f"a copy fewer for {strict} minutes (acks=all) and {loose} minutes (acks=1)."
     )
 
 
 def _changes(bands: pd.DataFrame, *metrics: str) -> list[str]:
     """The means of each metric at the two limits of `_defaults`, as text."""
     means = [_metric(bands, name)["mean"].loc[_defaults(bands)] for name in metrics]
-    return [f"{was:,.0f} → {now:,.0f}" for was, now in means]
+    return [f"{now:,.0f} instead of {was:,.0f}" for was, now in means]
 
 
 def _plot_bands(bands: pd.DataFrame, metrics: dict, title: str, label: str) -> Axes:

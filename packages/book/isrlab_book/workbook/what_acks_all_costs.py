@@ -23,8 +23,9 @@ from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.sums import quantile
 from isrlab.show import style
-from isrlab.show.controls import LiveFigure, choice
+from isrlab.show.controls import LiveFigure, Number, pictured
 from isrlab.show.curves import Curve, Scale, plot_curves
+from isrlab.show.player import PlayerImage
 from isrlab_book.commits import NO_FOLLOWER, Commit, commits
 from isrlab_ops.logs.reader.read import read_local
 from isrlab_ops.logs.recordings import traced
@@ -158,10 +159,10 @@ def plot_tails(histograms: Mapping[str, pd.DataFrame]) -> Axes:
         longer = 100 * (1 - (np.cumsum(counts) - counts) / max(1.0, counts.sum()))
         starts = np.maximum(ordered["latency_ms"].to_numpy(float), ZERO_MS)
         curves[name] = Curve(starts, longer, is_step=True)
-        worst.append(f"{name}: {style.duration(quantile(ordered, 0.999))}")
+        worst.append(f"{style.duration(quantile(ordered, 0.999))} ({name})")
     return plot_curves(
         curves,
-        "1 in 1,000 waits at least: " + "; ".join(worst),
+        f"1 in 1,000 produces waits at least {', '.join(worst)}",
         (_TIMES, Scale("produces that wait longer (%)", "log", low=0.005, high=140)),
         limits={50: "half", 1: "1 in 100", 0.1: "1 in 1,000"},
     )
@@ -267,14 +268,23 @@ def plot_commits(shown: Sequence[Commit]) -> Axes:
 
 
 def wait_controls(config: FleetConfig = SMALL) -> widgets.VBox:
-    """Sliders for network latency and the length of stalls, and the waits that they make."""
-    delays_ms, stalls_s = (2, 10, 50, 100), (0, 2, 5, 10, 30, 60)
-    delay = choice("one-way delay (ms)", delays_ms, config.fetch_latency_ms, "{:g}".format)
-    stall = choice("stalls of brokers (s)", stalls_s, config.stall_s, "{:g}".format)
+    """Numbers for network latency, stalls and lag limit; the waits that they make, and the formula
+    with these numbers."""
+    controls = [
+        Number("one-way delay (ms)", (1, 10, 50), value=config.fetch_latency_ms, min=1, max=1_000),
+        Number("stalls of brokers (s)", (0, 5, 20, 60), value=20, min=0, max=600),
+        Number("lag limit (s)", (10, 30), value=config.lag_time_ms / 1_000, min=1, max=600),
+    ]
 
-    def draw(delay_ms: int, stall_s: float) -> Axes:
-        events = fleet.simulate_local(config.with_(fetch_latency_ms=delay_ms, stall_s=stall_s))
-        name = f"{delay_ms:g} ms one way, stalls of {stall_s:g} s"
-        return plot_tails({name: histogram(events)})
+    def draw(delay_ms: float, stall_s: float, limit_s: float) -> PlayerImage:
+        lag_ms, delay_ms = round(1_000 * limit_s), round(delay_ms)
+        chosen = {"fetch_latency_ms": delay_ms, "replica_lag_time_max_ms": lag_ms}
+        events = fleet.simulate_local(config.with_(stall_s=stall_s, **chosen))
+        ax = plot_tails({f"{delay_ms} ms one way, stalls of {stall_s:g} s": histogram(events)})
+        style.mark(ax, 4 * delay_ms, "4 delays")
+        style.mark(ax, 1.5 * lag_ms, "1.5 limits", side="right")
+        caption = f"2 to 4 × {delay_ms} ms = {2 * delay_ms} to {4 * delay_ms} ms while every "
+        caption += f"follower works; up to 1.5 × {limit_s:g} s = {1.5 * limit_s:g} s after a stall"
+        return pictured(ax, caption)
 
-    return LiveFigure((delay, stall), draw)
+    return LiveFigure(controls, draw)

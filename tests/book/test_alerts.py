@@ -100,6 +100,13 @@ def test_a_metric_that_does_not_exist_is_reported(promtool, tmp_path, name):
     check(tmp_path, {k: v for k, v in HEALTHY.items() if k != name}, {120: [], 420: missing})
 
 
+def test_every_recording_has_a_fault_but_a_planned_restart_and_an_undisturbed_cluster():
+    paths = folder("3.9").parent.glob("incidents/*/truth.json")
+    did = {path.parent.name: json.loads(path.read_text())["actions"] for path in paths}
+    calm = {name for name in did if not any(rules.FAULT.search(a["what"]) for a in did[name])}
+    assert calm == {"d-392-rolling-restart", "k-412-quiet-control"}
+
+
 @pytest.mark.parametrize("name", ["incidents/241-power-failure", "incidents/332-controller-paused",
                                   "incidents/402-unclean", "kafka-3.9", "moved-282", "moved-392",
                                   "incidents/g-01022-follower-flapping"])  # fmt: skip

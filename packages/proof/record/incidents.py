@@ -487,6 +487,7 @@ def wrong_address(recorder: Recorder) -> None:
     recorder.do("wait 8; shut 3")
     path, port = recorder.cluster.home(3) / "server.properties", recorder.cluster.base + 33
     path.write_text(path.read_text() + f"advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n")
+    recorder.note("advertised.listeners of 3 names another port")
     recorder.do("wait 2; start 3; wait 6; elect 2 3; wait 20")
 
 

@@ -1,10 +1,11 @@
 """Notebook 13: alert rules to paste, and what each would have done in every recording.
 
-A recording has a *fault* if its truth has a process that was paused, killed or starved, a link that
-was cut, a disk that was full, or a throttle that was left; the others are planned restarts and an
-undisturbed cluster. A rule notices a fault if it begins to fire at any time from then on; when it
-does so before, or without a fault, that is a page for nothing. The rules are files of data/alerts;
-tests/book/test_alerts.py runs them in promtool, on what the exporter shows of real brokers.
+A recording has a *fault* if its truth has a process that was paused, killed or starved, a host that
+was gone, a link that was cut, a disk that was full, damaged or slow, a wrong setting, or a throttle
+that was left; the others are planned restarts and an undisturbed cluster. A rule notices a fault if
+it begins to fire at any time from then on; when it does so before, or without a fault, that is a
+page for nothing. The rules are files of data/alerts; tests/book/test_alerts.py runs them in
+promtool, on what the exporter shows of real brokers.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from isrlab_ops.logs.incidents.look import Findings
 from isrlab_ops.logs.reader import read_local
 from isrlab_ops.logs.recordings import TIMELINE
 
-FAULT = re.compile(r"pause|SIGSTOP|kill|SIGKILL|cut|starve|disk of|^disk \d|^slow \d|--throttle")
+FAULT = re.compile(r"pause|SIGSTOP|kill|SIGKILL|cut|starve|disk of|--throttle|names another"
+                   r"|^(disk|slow|lose|limit|damage|burn) \d")  # fmt: skip
 GRAVE = (alerts.OFFLINE, alerts.UNDER_MIN_ISR, alerts.UNCLEAN, alerts.REFUSED)
 LEAST = re.compile(r"min_insync_replicas': ?(\d)")
 
@@ -170,8 +172,10 @@ def plot_judged(table: pd.DataFrame) -> Axes:
 def finding(table: pd.DataFrame) -> str:
     """What the rules that page notice together."""
     every = table.iloc[-1]
-    text = f"On the recordings, the rules that page fire {every['pages']} times, for nothing "
-    return f"{text}{every['pages for nothing']} times; {table.columns[-1]}: {every.iloc[-1]}."
+    grave = table.columns[-1].rpartition(" ")[2].removesuffix(")")
+    text = f"On the recordings, the rules that page fire {every['pages']} times, "
+    text += f"{every['pages for nothing']} of them for nothing, and miss {every.iloc[-1]} of "
+    return f"{text}{grave} grave faults."
 
 
 def _fires(each: FaultRecording, rule: AlertRule, wait: float, every_s: float) -> list[int]:

@@ -111,3 +111,5 @@ def test_each_question_has_its_answer_in_a_sentence_and_leads_to_it():
     answered = [group for name, group in landing.questions().items() if name]
     for asked in (each for group in answered for each in group):
         assert asked.answer.endswith(".") and len(asked.answer.split()) <= 40, asked
+    assert sorted(q.rank for group in answered for q in group if q.rank) == [*range(1, 11)]
+    assert "<h3>Asked most" in page and page.count(f">{question.text}<") == 2

@@ -21,16 +21,19 @@ from isrlab.installed import DATA, NOTEBOOKS
 from isrlab_book import exercise
 
 TEMPLATES = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
+RANKED = re.compile(r"^(?:(\d+)\. )?(.+)$")
 PAGES = jinja2.Environment(loader=TEMPLATES, autoescape=True)
 
 
 @dataclass(frozen=True)
 class Question:
-    """An operator's question, its answer in one sentence, and the section that shows why."""
+    """An operator's question, its answer in one sentence, and the section that shows why; `rank`:
+    its place among the ten that are asked most, or 0."""
 
     text: str
     answer: str
     anchor: str
+    rank: int = 0
 
 
 def questions() -> dict[str, list[Question]]:
@@ -38,9 +41,10 @@ def questions() -> dict[str, list[Question]]:
     loaded = yaml.safe_load((DATA / "questions.yaml").read_text(encoding="utf-8"))
     return {
         notebook: [
-            Question(text, answer.replace("`", ""), f"#{section.replace(' ', '-')}")
+            Question(text, answer.replace("`", ""), f"#{section.replace(' ', '-')}", int(rank or 0))
             for section, asked in sections.items()
-            for text, answer in asked.items()
+            for whole, answer in asked.items()
+            for rank, text in RANKED.findall(whole)
         ]
         for notebook, sections in loaded.items()
     }
@@ -56,8 +60,12 @@ def show_first_page() -> HTML:
 
 
 def show_questions() -> HTML:
-    """For 00_start_here: the questions, each with its answer in a sentence."""
-    return HTML(PAGES.get_template("questions.html.j2").render(questions=questions()))
+    """For 00_start_here: the questions, each with its answer in a sentence, and a search field."""
+    known = questions()
+    ranked = [(q.rank, name, q) for name, group in known.items() for q in group if q.rank]
+    most_asked = [(name, question) for _, name, question in sorted(ranked)]
+    template = PAGES.get_template("questions.html.j2")
+    return HTML(template.render(questions=known, most_asked=most_asked))
 
 
 def show_exercises() -> HTML:

@@ -19,6 +19,7 @@ HABITS = {  # what not to write: what to write, or why
     r"\b(is|are|was|were) (told|said)\b": "logs show it, commands report it, machines learn it",
     r"\bput (right|out)\b": "corrected; removed",
     r"\btroubles?\b": "a fault, a stall, an outage",
+    r"\b(generations?|(?<!record\.)eras?)\b": "release",
 }
 TEXTS = [
     *ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("data/exercises/*.txt"), ROOT / "README.md",

@@ -4,7 +4,8 @@ isrlab uses only what Spark Connect offers, so a session may be a classic one or
 package ships itself to a cluster's workers, so isrlab need not be installed there (but the
 libraries that it imports must be). A new session has UTC times. A Spark process that is started
 here shows no console progress, because that would end up in the stored output of notebooks, and its
-messages go to a file in the temporary folder (`isrlab-spark-*.log`).
+messages go to a file in the temporary folder (`isrlab-spark-*.log`). Notebooks of one report share
+a Spark process (`shared`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import contextlib
 import functools
 import os
 import re
+import secrets
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -40,6 +43,10 @@ _MASTER = re.compile(
     r"|yarn|k8s://\S+"
 )
 CONNECT_PORT = "15002"
+TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+IS_SHARED = "ISRLAB_SPARK_IS_SHARED"  # set: the workers are this machine's, and have isrlab
+_SERVE = """import sys; from isrlab import spark
+spark.session("local[*]"); print(flush=True); sys.stdin.read()"""
 ANSWER_WITHIN_S = 5.0
 OPTIONS = {
     "spark.sql.session.timeZone": "UTC",
@@ -81,7 +88,8 @@ def session(master: str | None = None) -> SparkSession:
     if spark is None:
         spark = _started(SparkSession.builder.appName("isrlab"), master)
     is_remote = ".connect." in type(spark).__module__
-    if is_remote or not spark.conf.get("spark.master", "").startswith("local"):
+    is_elsewhere = is_remote or not spark.conf.get("spark.master", "").startswith("local")
+    if is_elsewhere and IS_SHARED not in os.environ:
         _ship_to(spark)
     return spark
 
@@ -125,6 +133,39 @@ def _ship_to(spark: SparkSession) -> None:
 def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     require("fleet")  # what a worker needs beyond PySpark and Arrow
     return batches
+
+
+@contextlib.contextmanager
+def shared() -> Iterator[None]:
+    """Let the processes that start in this block share one Spark process, which ends with it.
+
+    Their sessions are Connect sessions, on loopback, for those who know the token in the
+    environment. Workers keep what they have imported. If Spark does not start, each process starts
+    its own. Raises JavaMissingError.
+    """
+    require_java()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port, token = free.getsockname()[1], secrets.token_urlsafe()
+    options = {
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": port,
+    }
+    given = " ".join(f"--conf {name}={value}" for name, value in options.items())
+    server = subprocess.Popen(
+        [sys.executable, "-c", _SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env=os.environ | {TOKEN: token, "PYSPARK_SUBMIT_ARGS": f"{given} pyspark-shell"},
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert server.stdin and server.stdout
+    names = {MASTER_VARIABLE: f"sc://localhost:{port}", TOKEN: token, IS_SHARED: "1"}
+    try:
+        os.environ |= names if server.stdout.readline() else {}
+        yield
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
+        server.communicate()
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ import pytest
 
 from cases import on_spark
 from isrlab import fleet
+from isrlab import spark as sparks
 from isrlab.events.schema import SCHEMA
 from isrlab.fleet.cell import leaders
 from isrlab.fleet.config import FleetConfig
@@ -254,13 +255,19 @@ def test_a_connect_server_answers_as_a_session_here(spark, server, tmp_path):
     assert all(here[name] for name in ("kafka-broker-logs", "kafka-metadata-log", "fleet"))
 
 
-def test_a_notebook_runs_on_a_connect_server(server, tmp_path):
-    report = ["-m", "isrlab", "report", "12", "--master", server, "--out", str(tmp_path / "out")]
-    small = ["-p", "partitions", "24", "-p", "minutes", "10", "-p", "seeds", "2"]
-    done = subprocess.run(
-        [sys.executable, *report, *small], capture_output=True, text=True, timeout=WITHIN_S
+def test_processes_share_a_spark_that_only_they_may_use():
+    asks = (
+        "import isrlab; s = isrlab.spark.session(); print(type(s).__module__, s.range(3).count())"
     )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    command, given = [sys.executable, "-c", asks], {"capture_output": True, "timeout": WITHIN_S}
+    with sparks.shared():
+        ours = subprocess.run(command, text=True, **given)
+        other = subprocess.run(
+            command, text=True, env=os.environ | {sparks.TOKEN: "guessed"}, **given
+        )
+    assert ours.stdout == "pyspark.sql.connect.session 3\n", ours.stderr[-3000:]
+    assert "Invalid authentication token" in other.stderr
+    assert sparks.TOKEN not in os.environ
 
 
 def test_a_session_that_is_active_is_used_whatever_master_is_named(spark):

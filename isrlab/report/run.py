@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distributions, version
@@ -127,7 +127,10 @@ def run_all(
             progress.end(gallery.write_run(replace(record, error=missing), run.notebook.node, out))
         else:
             waiting.append(Running(run, record))
-    _execute(waiting, jobs, out, progress)
+    several = sum(job.run.notebook.needs_spark for job in waiting) > 1
+    own = os.environ.keys() & {spark.MASTER_VARIABLE, "SPARK_REMOTE", spark.TOKEN}
+    with spark.shared() if several and not own else nullcontext():
+        _execute(waiting, jobs, out, progress)
     order = [run.slug for run in runs]
     return sorted(progress.records, key=lambda record: order.index(record.slug))
 

@@ -23,6 +23,10 @@ def known_of(epochs, epoch):
     return max((each for each, _ in epochs if each <= epoch), default=epoch)
 
 
+def elr_of(elr, was, isr, min_isr, back):
+    return () if len(isr) >= min_isr else tuple(sorted({*elr, *was} - {*isr, back}))
+
+
 WRITTEN = {  # by rule: what a reader writes, and the run in which it first differs
     "high_watermark": {
         "right": (lambda ends, isr, before: max(before, least_of(ends, isr)), ""),
@@ -68,6 +72,13 @@ WRITTEN = {  # by rule: what a reader writes, and the run in which it first diff
         "one question": (lambda *a: (a[1], first_after(*a)), "fast leader change"),
         "names the log end": (lambda *a: (known_of(*a[:2]), a[2]), "fast leader change"),
         "an earlier epoch": (lambda *a: (known_of(a[0], a[1] - 1), first_after(*a)), "fast"),
+    },
+    "next_elr": {
+        "right": (lambda *a: elr_of(*a), ""),
+        "forgets who left before": (lambda elr, *a: elr_of((), *a), "last replica"),
+        "keeps it above the minimum": (lambda *a: elr_of(*a[:3], 99, a[4]), "last replica"),
+        "keeps who is in sync": (lambda *a: elr_of(*a[:2], (), *a[3:]), "last replica"),
+        "trusts who crashed": (lambda *a: elr_of(*a[:4], None), "unclean return"),
     },
 }  # fmt: skip
 

@@ -32,9 +32,8 @@ NEWEST = GENERATIONS[-1].releases.split("-")[-1]
 SETTING = "ISRLAB_RELEASE"  # of the environment
 STALLED = "partition replicas=1,2\npause 2 fetcher\nproduce 1 m1 acks=1\nadvance 60s"
 Answered = tuple[str, tuple[Any, ...], Any]  # where, the arguments of the rule, the engine's answer
-Handled = tuple[
-    str, int, Any, Broker, Broker
-]  # where, ms, a message; its broker before and after it
+# Where, at which ms, a message, and its broker before and after it.
+Handled = tuple[str, int, Any, Broker, Broker]
 
 
 def my_release(given: str = "newest") -> str:
@@ -156,10 +155,25 @@ def _epoch_ends() -> Iterator[Answered]:
                 yield where, given, engine
 
 
+def _elrs() -> Iterator[Answered]:
+    """next_elr(ELR and ISR before, ISR after, min ISR, the broker back from a crash or None)"""
+    for name in ("last_replica_standing", "one_records_life", "drained_and_back", "unclean_return"):
+        frames = scenario.play(scenario.read(name), version=NEWEST).frames
+        for old, new, asked in (
+            (a.controller, b.controller, b.message) for a, b in pairwise(frames)
+        ):
+            is_back = isinstance(asked, m.RegisterBroker) and not asked.was_clean
+            if new.state != old.state:
+                given = old.state.elr, old.isr, new.isr, old.settings.min_insync_replicas
+                back = getattr(asked, "broker", None) if is_back else None
+                yield name.replace("_", " "), (*given, back), new.state.elr
+
+
 RULES = {
     "high_watermark": _high_watermarks,
     "is_out_of_sync": _evictions,
     "may_join": _joins,
     "truncate_to": _truncations,
     "end_of_epoch": _epoch_ends,
+    "next_elr": _elrs,
 }

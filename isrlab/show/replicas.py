@@ -355,7 +355,8 @@ def story_finding(run: Run) -> str:
     if outcome.lost:
         return f"Committed, and lost: {listed(outcome.lost)}"
     if outcome.lost_acknowledged:
-        return f"Lost, though never committed: {listed(outcome.lost_acknowledged)}"
+        names = listed(outcome.lost_acknowledged)
+        return f"Every committed record is kept; acknowledged, not committed, and lost: {names}"
     leader = _leader(run.frames[-1])
     log = leader.log if leader else Log()
     above = [r.id for r in log.read(log.high_watermark, log.log_end_offset)]

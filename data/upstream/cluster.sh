@@ -52,8 +52,10 @@ configs() { tool kafka.admin.ConfigCommand --bootstrap-server "$bootstrap" "$@";
 features() { tool org.apache.kafka.tools.FeatureCommand --bootstrap-server "$bootstrap" "$@"; }
 offsets() { tool org.apache.kafka.tools.GetOffsetShell --bootstrap-server "$bootstrap" --topic-partitions "$@"; }
 produce() {  # topic count: records with acks=all
+    local package=org.apache.kafka.tools
+    case $(basename "$kafka") in 3.* | *-3.*) package=kafka.tools ;; esac
     for n in $(seq "$2"); do printf 'record %d\n' "$n"; done |
-        tool org.apache.kafka.tools.ConsoleProducer --bootstrap-server "$bootstrap" --topic "$1" \
+        tool $package.ConsoleProducer --bootstrap-server "$bootstrap" --topic "$1" \
             --request-required-acks all > /dev/null
 }
 partition() { topics --describe --topic "${1:-t}" | grep 'Partition: 0' || echo '  (no answer)'; }

@@ -5,7 +5,7 @@ small JSON record. The index is made from all records there, so it can be rewrit
 and it keeps the runs of earlier or interrupted reports. A grid leaves the list of its runs in
 `grids/`; its page is made from the same records at the same times. A file appears under its name
 only when it is complete. Pages contain everything they show; their content security policy forbids
-the browser to load anything, or to run any script but isrlab's own two.
+the browser to load anything, or to run any script but isrlab's own three.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from nbformat import NotebookNode
 
 from isrlab.installed import NOTEBOOKS
 from isrlab.report.notebooks import WIDGET, Grid, tags
-from isrlab.report.pages import PAGES, START, finding, linked, outputs
+from isrlab.report.pages import PAGES, SEARCH, START, TEMPLATES, finding, linked, outputs
 from isrlab.show.player import SCRIPT, small
 from isrlab.show.svg import as_page
 
 PAGES.filters["literal"] = repr
-CHOICES = (Path(__file__).parent / "templates" / "choices.js").read_text(encoding="utf-8")
-HASHES = [hashlib.sha256(script.encode()).digest() for script in (SCRIPT, CHOICES)]
+CHOICES = (TEMPLATES / "choices.js").read_text(encoding="utf-8")
+HASHES = [hashlib.sha256(script.encode()).digest() for script in (SCRIPT, CHOICES, SEARCH)]
 PAGES.globals["scripts"] = " ".join(f"'sha256-{base64.b64encode(h).decode()}'" for h in HASHES)
 PAGES.globals["choices"] = CHOICES
 SVG = "image/svg+xml"

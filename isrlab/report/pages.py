@@ -16,8 +16,9 @@ import nbformat
 
 from isrlab.report.notebooks import tags
 
-TEMPLATES = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
-PAGES = jinja2.Environment(loader=TEMPLATES, autoescape=True)
+TEMPLATES = Path(__file__).with_name("templates")
+PAGES = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True)
+SEARCH = (TEMPLATES / "search.js").read_text(encoding="utf-8")  # of the first page's questions
 START = "00_start_here"  # the notebook that the index shows
 LINK = re.compile(r'<a (?:href="[^"]*" )?(?:href|data-to)="(\d\d_\w+)\.ipynb(#[^"]*)?">')
 

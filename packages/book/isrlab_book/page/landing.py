@@ -18,6 +18,7 @@ import yaml
 from IPython.display import HTML
 
 from isrlab.installed import DATA, NOTEBOOKS
+from isrlab.report.pages import SEARCH
 from isrlab_book import exercise
 
 TEMPLATES = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
@@ -65,7 +66,7 @@ def show_questions() -> HTML:
     ranked = [(q.rank, name, q) for name, group in known.items() for q in group if q.rank]
     most_asked = [(name, question) for _, name, question in sorted(ranked)]
     template = PAGES.get_template("questions.html.j2")
-    return HTML(template.render(questions=known, most_asked=most_asked))
+    return HTML(template.render(questions=known, most_asked=most_asked, search=SEARCH))
 
 
 def show_exercises() -> HTML:

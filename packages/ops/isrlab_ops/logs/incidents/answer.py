@@ -22,7 +22,6 @@ from isrlab_ops.logs.incidents.find import IncidentLine as Place
 from isrlab_ops.logs.incidents.look import CALM, NOT_KNOWN, Findings
 from isrlab_ops.logs.incidents.quote import Quote, Raw, message, quotes_of
 from isrlab_ops.logs.incidents.rules import TABLE
-from isrlab_ops.logs.incidents.settings import PrintedSettings
 from isrlab_ops.logs.incidents.state import chief, grouped, loss_of, state, title
 
 MOST_TOPICS, MOST_LOST = 4, 12  # named in a line
@@ -85,12 +84,10 @@ class LogAnswer:
     stories: tuple[Story, ...]  # of all incidents, in order
 
 
-def answer_of(
-    findings: Findings, settings: PrintedSettings, quotes: dict[Place, Quote]
-) -> LogAnswer:
-    """The answer that these findings give; `quotes` are the lines of the evidence."""
-    stories = [_story(n, each, findings, settings, quotes)
-            for n, each in enumerate(findings.incidents, 1)]  # fmt: skip
+def answer_about(findings: Findings) -> LogAnswer:
+    """The answer that findings give, with their lines quoted."""
+    quotes = quotes_of(findings.incidents, findings.logs.rows)
+    stories = [_story(n, each, findings, quotes) for n, each in enumerate(findings.incidents, 1)]
     rows: list[AnswerRow] = []
     where = grouped(findings.not_known, 3)
     dark = [f"no line shows which replicas of {where} are in sync at the end"] if where else []
@@ -105,7 +102,7 @@ def answer_of(
         rows.append(AnswerRow("What", "These lines show no replica that left an ISR."))
     if findings.status != NOT_KNOWN and findings.doubts:
         rows.append(AnswerRow("Unsure", _first_of(findings.doubts)))
-    rows.append(AnswerRow("Read", _read(findings, settings)))
+    rows.append(AnswerRow("Read", _read(findings)))
     if stories:
         proofs = next(each.proofs for each in stories if each.incident is chief(findings))
         rows += [AnswerRow("Proof", proof.place, proof.text) for proof in proofs[:1]]
@@ -115,19 +112,13 @@ def answer_of(
     return LogAnswer(
         findings.status,
         title(findings),
-        state(findings, settings),
+        state(findings),
         findings.incidents.index(chief(findings)) + 1 if stories else 0,
         tuple(rows),
         findings.doubts,
         tuple(_more(findings)),
         tuple(stories),
     )
-
-
-def answer_about(findings: Findings) -> LogAnswer:
-    """The answer that findings give, with their lines quoted."""
-    quotes = quotes_of(findings.incidents, findings.logs.rows)
-    return answer_of(findings, findings.settings, quotes)
 
 
 # The rows
@@ -202,12 +193,12 @@ def _first_of(doubts: Iterable[str]) -> str:
     return f"{shown[0]}{more}" if shown else "The state at the end is not known."
 
 
-def _read(findings: Findings, settings: PrintedSettings) -> str:
+def _read(findings: Findings) -> str:
     files = findings.logs.file_rows
     read = [row for row in files if row["status"] == "read"]
     lines = sum(row["lines"] or 0 for row in files)
     zones = dict.fromkeys(_zone(row["zone"]) for row in read if row["zone"])
-    release = " and ".join(settings.releases[:3])
+    release = " and ".join(findings.settings.releases[:3])
     parts = [
         f"{len(read):,} of {counted(len(files), 'file')}",
         counted(lines, "line"),
@@ -243,15 +234,9 @@ def _more(findings: Findings) -> Iterator[str]:
 # One incident
 
 
-def _story(
-    number: int,
-    each: Incident,
-    findings: Findings,
-    settings: PrintedSettings,
-    quotes: dict[Place, Quote],
-) -> Story:
+def _story(number: int, each: Incident, findings: Findings, quotes: dict[Place, Quote]) -> Story:
     away = {*each.blamed, *each.out, *(b for b in each.who if not each.is_over)}
-    address = settings.bootstrap(away)
+    address = findings.settings.bootstrap(away)
     fill = {"who": _comma(each.who), "losers": _comma(each.who or each.out)}
     fill |= {"partitions": grouped(each.partitions, 2), "isr": _last_isr(each, findings.record)}
     rule = TABLE.rule[each.what]

@@ -10,7 +10,6 @@ from isrlab.events.wording import counted
 from isrlab_ops.logs.incidents.find import Incident
 from isrlab_ops.logs.incidents.look import CALM, NOT_KNOWN, Findings
 from isrlab_ops.logs.incidents.rules import TABLE
-from isrlab_ops.logs.incidents.settings import PrintedSettings
 
 MOST_PARTITIONS = 8  # of a topic that are named
 
@@ -39,7 +38,7 @@ def chief(findings: Findings) -> Incident:
     return max(findings.incidents, key=weight)
 
 
-def state(findings: Findings, settings: PrintedSettings) -> str:
+def state(findings: Findings) -> str:
     """Sentences about the state at the end of the logs, and what is at risk."""
     total, dark = len(findings.partitions), findings.not_known
     if not total:
@@ -60,12 +59,10 @@ def state(findings: Findings, settings: PrintedSettings) -> str:
         sentences.append(
             f"{len(short):,} of {counted(total, 'partition')} {has} lost a replica{none}."
         )
-        sentences.append(_at_risk(findings, settings))
+        sentences.append(_at_risk(findings))
     elif not findings.leaderless and not dark:
         every = "The partition has" if total == 1 else f"All {total:,} partitions have"
-        sentences.append(
-            f"{every} every replica in sync when the logs end{_refused(findings, settings)}."
-        )
+        sentences.append(f"{every} every replica in sync when the logs end{_refused(findings)}.")
     if dark:
         known = len({*findings.partitions} - {*dark})
         where = f"{counted(len(dark), 'partition')} ({grouped(dark, 2)})"
@@ -82,17 +79,17 @@ def loss_of(*incidents: Incident) -> str:
     return f"{counted(total, 'record')} of {counted(partitions, 'partition')}"
 
 
-def _refused(findings: Findings, settings: PrintedSettings) -> str:
+def _refused(findings: Findings) -> str:
     """In words, whether writes with acks=all are refused although every replica is in sync."""
     sizes = {key: len(findings.record.spans[key][-1].isr) for key in findings.partitions}
-    few = [key for key, size in sizes.items() if (settings.least(key) or 0) > size]
+    few = [key for key, size in sizes.items() if (findings.settings.least(key) or 0) > size]
     if not few:
         return "; nothing refuses writes"
     where = f"{counted(len(few), 'partition')} with fewer replicas than min.insync.replicas"
     return f"; acks=all writes are refused in {where}"
 
 
-def _at_risk(findings: Findings, settings: PrintedSettings) -> str:
+def _at_risk(findings: Findings) -> str:
     """In words, the copies left, and whether writes with acks=all are refused."""
     record = findings.record
     sizes = {}
@@ -102,7 +99,7 @@ def _at_risk(findings: Findings, settings: PrintedSettings) -> str:
     left, full = min(sizes.values(), key=lambda size: (size[0], -size[1]))
     copies = f"{left} of {full} copies left"
     copies = copies if len({*sizes.values()}) == 1 else f"In the worst {copies}"
-    least = {key: settings.least(key) for key in sizes}
+    least = {key: findings.settings.least(key) for key in sizes}
     if None in least.values():
         ask = f"acks=all writes are refused if min.insync.replicas is more than {left}"
         return f"{copies}: {ask}, which no line tells (--min-isr)."

@@ -57,7 +57,7 @@ def test_the_first_lines_say_what_is_at_risk_and_what_to_do():
     assert "2 of 3 copies left: acks=all works, one more loss stops it (min.insync.repl" in text
     assert "Start broker 2 again" in text and "--under-replicated-partitions prints nothing" in text
     assert "not over; the logs end 22.2 s later" in text
-    assert "9 of 9 files, 4,737 lines, Kafka 4.1.2, stamps UTC; nothing skipped" in text
+    assert "9 of 9 files, 4,737 lines, Kafka 4.1.2, stamps UTC, the last 2026-" in text
     asked = " ".join(run(KILLED, "--min-isr", 3).output.split())
     assert "16 partitions refuse acks=all writes now (min.insync.replicas=3)" in asked
 

@@ -82,7 +82,7 @@ class Record:
         return frozenset[int]().union(*self.replicas.values())
 
     @cached_property
-    def _added(self) -> dict[Key, set[int]]:
+    def added(self) -> dict[Key, set[int]]:
         """By partition: the brokers on which a reassignment adds a replica."""
         added: dict[Key, set[int]] = defaultdict(set)
         for row in self.assigned + self.rows["metadata"]:
@@ -93,9 +93,9 @@ class Record:
         """The replicas of a partition in this span, as far as lines name them; without those that
         are added and never joined the ISR: Kafka does not call it under-replicated either."""
         if not span.is_assigned:
-            return self.replicas[key] - self._added[key]
-        joined = (each.isr for each in self.spans[key] if self._added[key])
-        return frozenset(span.replicas) - self._added[key].difference(*joined)
+            return self.replicas[key] - self.added[key]
+        joined = (each.isr for each in self.spans[key] if self.added[key])
+        return frozenset(span.replicas) - self.added[key].difference(*joined)
 
     @cached_property
     def outs(self) -> list[Absence]:
@@ -182,8 +182,9 @@ class Record:
 
     @cached_property
     def first_led_ms(self) -> int:
-        """When the first partition gets a leader; 0 if none does."""
-        return min((times[0] for times, _ in self.leaders.values() if times), default=0)
+        """When the first partition gets a leader; if none does, when all have had time to start."""
+        first = (times[0] for times, _ in self.leaders.values() if times)
+        return min(first, default=self.start_ms + BIRTH_MS)
 
     @cached_property
     def named(self) -> dict[Key, list[int]]:

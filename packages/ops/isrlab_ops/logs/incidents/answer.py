@@ -199,11 +199,13 @@ def _read(findings: Findings) -> str:
     lines = sum(row["lines"] or 0 for row in files)
     zones = dict.fromkeys(_zone(row["zone"]) for row in read if row["zone"])
     release = " and ".join(findings.settings.releases[:3])
+    last_ms = max((row["last_ms"] for row in files if row["last_ms"]), default=None)
     parts = [
         f"{len(read):,} of {counted(len(files), 'file')}",
         counted(lines, "line"),
         f"Kafka {release}" if release else "release not printed",
         f"stamps {' and '.join(zones) or 'without a zone'}",
+        *([f"the last {clock(last_ms)}"] if last_ms else []),
     ]
     skipped = [row for row in files if row["status"] != "read"]
     unread = findings.logs.unread_rows

@@ -40,6 +40,7 @@ NEAR = 5  # how many earlier incidents to check for one that this continues
 SHOWN = 4  # lines of evidence of each fact
 SAFE = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,248}")  # a topic's name, not an option
 MOST_CHECKED = 3  # topics
+OF_ACKS = ("uncommitted_records_cut", "emptied_log")  # what they truncate acks=all does not lose
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Incident:
     @property
     def is_proved(self) -> bool:
         """Whether records are lost, and not only perhaps: no log shows the acks of producers."""
-        return self.is_grave and bool(self.lost) and self.what != "uncommitted_records_cut"
+        return self.is_grave and bool(self.lost) and self.what not in OF_ACKS
 
 
 class _Story(NamedTuple):
@@ -251,6 +252,7 @@ def _incident(story: _Story, min_isr: int | None) -> Incident:
     leaderless = [span for loss in case.losses for span in loss.leaderless]
     leaderless += [span for key in keys for span in record.leaderless(key)]
     window = (start_ms, record.end_ms if end_ms is None else end_ms)
+    lost = tuple(loss.lost for loss in case.losses if loss.lost is not None)
     says = rule.several if rule.several and len(case.brokers) > 1 else rule.says
     return Incident(
         rule.name,
@@ -271,8 +273,8 @@ def _incident(story: _Story, min_isr: int | None) -> Incident:
         tuple(_checks(rule, words, case)),
         rule.learn,
         story.evidence,
-        tuple(loss.lost for loss in case.losses if loss.lost is not None),
-        rule.grave,
+        lost,
+        rule.grave or bool(lost),
     )
 
 

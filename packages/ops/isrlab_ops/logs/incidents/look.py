@@ -65,7 +65,8 @@ class Findings:
         is_wrong = self.under_replicated or self.under_min_isr or self.leaderless or open_ones
         if is_wrong or self.exposures or any(each.is_proved for each in self.losses):
             return WRONG
-        return NOT_KNOWN if self.not_known or self.doubts or self.losses else CALM
+        is_known = self.partitions and not self.not_known
+        return CALM if is_known and not self.doubts and not self.losses else NOT_KNOWN
 
 
 def look(
@@ -175,16 +176,25 @@ def _contradicted(faults: Sequence[Fault]) -> list[str]:
 
 def _perhaps_back(logs: BrokerLogs, history: History, record: Record) -> set[Key]:
     """Short partitions whose return only another log may show (in KRaft, a state-change.log), or
-    whose deletion (a server.log)."""
-    servers = [row["brokers"] for row in logs.file_rows if "server" in (row["parts"] or "").split()]
-    hears_all = any(s.has_metadata_log or (s.hears_all and servers) for s in history.scenes)
-    if hears_all or not logs.file_rows:
+    whose deletion (a server.log); or, where moves are seen or no controller is, the replica's move
+    (its server.log)."""
+    if not logs.file_rows or any(scene.has_metadata_log for scene in history.scenes):
         return set()
+    servers = [row["brokers"] for row in logs.file_rows if "server" in (row["parts"] or "").split()]
     heard = {name for names in servers for name in (names or "?").split(",")}
+    hears_all = heard and any(scene.hears_all for scene in history.scenes)
     is_kraft = any(scene.is_kraft for scene in history.scenes)
-    short = {k for k, spans in record.spans.items() if record.replicas[k] - {*spans[-1].isr}}
-    at, end_ms = record.leader_at, record.end_ms
-    return {k for k in short if is_kraft or heard.isdisjoint({str(at(k, end_ms)), "?"})}
+    rows = [row for scene in history.scenes for row in scene.rows]
+    is_moved = any(record.added.values()) or all(row.is_own for row in rows)  # no controller's
+    gone = lost(record).keys()
+    dark = set[Key]()
+    for key, spans in record.spans.items():
+        out, leader = record.replicas[key] - {*spans[-1].isr}, record.leader_at(key, record.end_ms)
+        is_unheard = not hears_all and (is_kraft or heard.isdisjoint({str(leader), "?"}))
+        is_left = is_moved and not gone & out and heard.isdisjoint({*map(str, out), "?"})
+        if out and (is_unheard or is_left):
+            dark.add(key)
+    return dark
 
 
 def _unproved(record: Record, incidents: Sequence[Incident]) -> list[str]:

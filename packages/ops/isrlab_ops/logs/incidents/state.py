@@ -42,7 +42,8 @@ def state(findings: Findings) -> str:
     """Sentences about the state at the end of the logs, and what is at risk."""
     total, dark = len(findings.partitions), findings.not_known
     if not total:
-        return "No line tells of a partition, so nothing is known of any replica."
+        after = " after the last deletion" if findings.record.rows["deleted"] else ""
+        return f"No line tells of a partition{after}, so nothing is known of any replica."
     sentences = []
     for word, is_proved in (("Lost", True), ("Perhaps lost", False)):
         lost = [each for each in findings.losses if each.lost and each.is_proved == is_proved]

@@ -59,7 +59,7 @@ def test_the_first_notebook_shows_the_first_page_and_the_questions():
     shown = [output.data["text/html"] for cell in cells for output in cell.get("outputs", [])]
     now = [
         each().data
-        for each in (landing.show_first_page, landing.show_exercises, landing.show_questions)
+        for each in (landing.show_first_page, landing.show_questions, landing.show_exercises)
     ]
     assert shown == now, "run it again"
     assert "→" not in gallery.start(), "an index has a way on of its own"

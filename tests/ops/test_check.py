@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from test_metadata_log import INCIDENTS, partition, topic
+from test_metadata_log import INCIDENTS, cordoned, partition, registered, topic
 from test_metadata_log import log as written_log
 
 from isrlab.__main__ import main
@@ -214,6 +214,39 @@ def test_a_plan_may_replace_a_move_that_is_on_its_way():
     check = ClusterCheck(cluster.with_options(state), CheckQuestion(move=move))
     [moved] = [row.text for row in answer_of(check).rows if row.label == "If moved"]
     assert moved.startswith("0 new replicas; --throttle")  # the added replica is dropped again
+
+
+def moved_to(state, ids) -> str:
+    plan = {"partitions": [{"topic": "t", "partition": 0, "replicas": ids}]}
+    move = what_if.PlannedMove(what_if.plan_of(json.dumps(plan), state))
+    return rows_of(ClusterCheck(cluster.with_options(state), CheckQuestion(move=move)))["If moved"]
+
+
+def test_a_plan_to_a_broker_with_only_cordoned_log_directories_is_named(tmp_path):
+    """Broker 3 has one such directory of two, broker 4 had both, broker 5 has both."""
+    brokers = [registered(b, b"xy") for b in (1, 2, 3, 4, 5)]
+    changes = [cordoned(3, b"y"), cordoned(4, b"xy"), cordoned(4, b""), cordoned(5, b"xy")]
+    whole = written_log([topic()], [partition((1, 2, 3))], brokers, changes)
+    (tmp_path / "00000000000000000000.log").write_bytes(whole)
+    state = stored.of_files(str(tmp_path), "4.4")
+    assert state.cordoned == {5}
+    assert "broker 5 has only cordoned log directories: 4.4 refuses t-0" in moved_to(state, [1, 5])
+    assert "cordoned" not in moved_to(state, [1, 3, 4])
+    shown = text_of("1 1,2,3 1,2,3", "4 4 4")
+    assert "all cordoned is not shown" in moved_to(cluster.of_text(shown, "4.4"), [1, 4])
+    assert "cordoned" not in moved_to(cluster.of_text(shown, "4.1"), [1, 4])
+
+
+@pytest.mark.parametrize(
+    ("values", "all_of_them"),
+    [({"cordoned.log.dirs": "*", "log.dirs": "/a,/b"}, True),
+     ({"cordoned.log.dirs": "/b,/a", "log.dirs": "/a, /b"}, True),
+     ({"cordoned.log.dirs": "/a", "log.dirs": "", "log.dir": "/a"}, True),
+     ({"cordoned.log.dirs": "/a", "log.dirs": "/a,/b", "log.dir": "/a"}, False),
+     ({"cordoned.log.dirs": "", "log.dirs": "/a"}, False), ({"log.dirs": "/a"}, False)],
+)  # fmt: skip
+def test_a_broker_s_settings_show_whether_all_its_log_directories_are_cordoned(values, all_of_them):
+    assert live._is_cordoned({n: (v, False) for n, v in values.items()}) == all_of_them
 
 
 @pytest.mark.parametrize(

@@ -236,6 +236,21 @@ def change(isr: tuple[int, ...], version: int = 0, more: bytes = b"", of: bytes 
     return bytes([1, 5, version]) + struct.pack(">i", 0) + of + tagged
 
 
+def directories(tag: int, names: bytes) -> bytes:
+    """A tagged field with the ids of log directories, one for each byte of `names`."""
+    field = uvarint(len(names) + 1) + b"".join(bytes([name]) * 16 for name in names)
+    return uvarint(tag) + uvarint(len(field)) + field
+
+
+def registered(broker: int, names: bytes) -> bytes:
+    fixed = struct.pack(">i?16sq", broker, False, ID, 1) + b"\1\1\0\0\0"
+    return bytes([1, 0, 4]) + fixed + b"\1" + directories(0, names)
+
+
+def cordoned(broker: int, names: bytes) -> bytes:
+    return bytes([1, 17, 3]) + struct.pack(">iq", broker, 1) + b"\1" + directories(3, names)
+
+
 def log(*batches: list[bytes], base: int = 0) -> bytes:
     out = b""
     for values in batches:

@@ -228,6 +228,14 @@ def _moved(state: ClusterState, move: what_if.PlannedMove) -> str:
     result, rate = what_if.moved(state, move), f"at {move.throttle / 1e6:g} MB/s"
     lines = [counted(result.copies, "new replica")]
     lines += [f"broker {result.busiest} carries most"] * bool(result.copies)
+    if state.cordoned is None and any(v.last >= (4, 3) for v in state.versions):
+        lines += ["whether a broker's log directories are all cordoned is not shown"]
+    closed = {b for ids in move.plan.values() for b in ids if b in (state.cordoned or ())}
+    if refused := [name for name, ids in move.plan.items() if not closed.isdisjoint(ids)]:
+        lines += [
+            f"{exposed.named(closed)} has only cordoned log directories: 4.4 refuses "
+            f"{_listed(refused)}, also for a replica that stays; 4.3 copies into one of them"
+        ]
     if move.produced:
         lines += [f"the throttle must exceed {result.least_throttle / 1e6:.3g} MB/s"]
     if not (move.throttle and move.size):

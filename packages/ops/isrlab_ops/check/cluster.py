@@ -47,7 +47,7 @@ class ClusterState:
     down. `versions`: the rules that may apply, one if release and mode are known. `past`, for
     `exposed`: emptied replicas, whether the creation was read, and replicas without their log.
     `quorum`: the voters, as a partition (quorum.py). `held`: brokers that Strimzi does not restart,
-    and why."""
+    and why. `cordoned`: brokers all of whose log directories are; None: the source hides it."""
 
     source: str
     partitions: list[DescribedPartition]
@@ -63,6 +63,7 @@ class ClusterState:
     unseen: str = ""  # what this source never shows
     quorum: DescribedPartition | None = None
     held: dict[int, str] = field(default_factory=dict)
+    cordoned: frozenset[int] | None = None
 
     @property
     def zones(self) -> dict[str, frozenset[int]]:

@@ -29,7 +29,7 @@ ZOOKEEPER = "zookeeper.connect"
 PROTOCOL = "inter.broker.protocol.version"  # not a broker setting from 4.0 on
 KEPT = re.compile("|".join(
     [*map(re.escape, (MIN_ISR, UNCLEAN, PROTOCOL, ZOOKEEPER)),
-     r".*throttled\.(?:rate|replicas)"]
+     r".*throttled\.(?:rate|replicas)|(?:cordoned\.)?log\.dirs?"]
 ))  # fmt: skip
 UNSEEN = ("reassignments on their way and eligible leader replicas (kafka-topics --describe shows "
           "both), topics that this client may not describe")  # fmt: skip
@@ -124,7 +124,16 @@ def _state(
         _versions(brokers, version), settings, shows_moves=False,
         is_kraft=not any(keepers) if keepers else None, unsure=tuple(unsure[:3]), unseen=UNSEEN,
         quorum=None if any(keepers) else voters(),
+        cordoned=frozenset(int(name) for name, values in brokers.items() if _is_cordoned(values))
+        if len(brokers) == len(racks) else None,
     )  # fmt: skip
+
+
+def _is_cordoned(values: SettingValues) -> bool:
+    """Whether all log directories of a broker are cordoned (AbstractKafkaConfig.java 4.3.1)."""
+    cordoned, many, single = ({*values.get(name, ("", True))[0].replace(" ", "").split(",")} - {""}
+                           for name in ("cordoned.log.dirs", "log.dirs", "log.dir"))  # fmt: skip
+    return "*" in cordoned or (bool(cordoned) and (many or single) <= cordoned)
 
 
 def _quorum(options: dict[str, Any], limit_s: float) -> DescribedPartition | None:

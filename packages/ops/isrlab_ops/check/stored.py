@@ -20,6 +20,7 @@ from isrlab_ops.logs.incidents.exposed import UNCLEAN
 from isrlab_ops.logs.reader.files import LogDirError, expanded, find
 from isrlab_ops.logs.reader.metadata import files as metadata_files
 from isrlab_ops.logs.reader.metadata.log import (
+    CORDONED,
     ELR,
     MIN_ISR,
     TOPIC,
@@ -99,7 +100,10 @@ def _state(
         frozenset(cluster.brokers.keys() - cluster.inactive), _versions(cluster, version), settings,
         past, has_elr=settings.get(("broker", ELR), "0") != "0" or bool(past),
         is_kraft=True, unsure=tuple(unsure[:3]), unseen="what stands in the brokers' own files",
-        quorum=_quorum(cluster),
+        quorum=_quorum(cluster), cordoned=frozenset(
+            b for b, e in cluster.brokers.items()
+            if e.get("logDirs") and {*e["logDirs"]} <= {*(e.get(CORDONED) or ())}
+        ),
     )  # fmt: skip
 
 

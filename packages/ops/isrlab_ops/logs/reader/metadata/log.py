@@ -37,6 +37,7 @@ NO_LEADER, NO_LEADER_CHANGE = -1, -2
 TOPIC, CLUSTER = 2, 4  # relevant resources of a ConfigRecord
 SETTINGS = re.compile(r"min\.insync\.replicas|unclean\.leader\.election\.enable|.*\.throttled\..*")
 MIN_ISR, ELR = "min.insync.replicas", "eligible.leader.replicas.version"
+CORDONED = "cordonedLogDirs"  # since 4.3 (KIP-1066); null until the broker has reported them
 LEFT = "settings of a deleted topic"  # the name of a setting, whose value lists them
 LOSING = re.compile(r"(local\.)?retention\.(ms|bytes)|cleanup\.policy|min\.insync\.replicas|"
                     r"unclean\.leader\.election\.enable")  # fmt: skip
@@ -232,10 +233,12 @@ class MetadataCluster:
 
     def _on_broker(self, record: Record) -> Iterator[MetadataEvent]:
         broker, why, directories = broker_of(record), standing(record), record.data.get("logDirs")
+        changed = {"logDirs": directories or None, CORDONED: record.data.get(CORDONED)}
+        changed = {name: ids for name, ids in changed.items() if ids is not None}
         if record.name == "RegisterBroker":
             self.brokers[broker] = record.data
-        elif directories:
-            self.brokers[broker] = {**self.brokers.get(broker, {}), "logDirs": directories}
+        elif changed:
+            self.brokers[broker] = {**self.brokers.get(broker, {}), **changed}
         elif record.name == "UnregisterBroker":
             self.brokers.pop(broker, None)
         if directories:

@@ -12,6 +12,7 @@ import random
 import re
 import shutil
 import sys
+import tarfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -188,6 +189,14 @@ def test_a_full_isr_of_an_idle_partition_does_not_prove_that_a_broker_is_reached
         (tmp_path / f"broker-{broker}" / "server.log").write_text(text, encoding="utf-8")
     (incident,) = look(tmp_path, min_isr=1).incidents
     assert (incident.what, incident.who, incident.is_over) == ("silent", (3,), False)
+
+
+def test_what_a_broker_saw_before_its_restart_is_no_lost_contact(tmp_path):
+    """In this recording broker 1 could not reach broker 3, and was then itself restarted."""
+    with tarfile.open(RECORDED.parent / "eras" / "0.10.2.2-trace.tar.xz") as archive:
+        own = [member for member in archive if "broker-1/" in member.name]
+        archive.extractall(tmp_path, own, filter="data")
+    assert look(tmp_path, min_isr=2).status == NOT_KNOWN
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ def not_heard(record: Record) -> tuple[dict[int, list[Statement]], dict[int, lis
     back, member = defaultdict[int | None, int](int), defaultdict[int, int](int)
     for row in (*record.rows["restart"], *record.starts):
         back[about(row)] = max(back[about(row)], row.ts_ms)
+    started = dict(back)
     left: dict[int, list[Statement]] = defaultdict(list)  # others took the broker out
     for row in record.rows["isr_commit"]:
         isr, before = {*(row.isr or ())}, {*(row.isr_before or row.isr or ())}
@@ -70,6 +71,7 @@ def not_heard(record: Record) -> tuple[dict[int, list[Statement]], dict[int, lis
         out = [row for row in left[broker] if row.ts_ms > max(back_ms, own_ms + BIRTH_MS)]
         rows += out if own_ms and len({row.broker for row in out}) > 1 else []
         failed = failures(record, broker, (max(back_ms, own_ms) + 1, record.end_ms))
+        failed = [row for row in failed if row.ts_ms > started.get(row.broker, 0)]  # it is new
         is_refused = own_ms > 0 and any(row.detail["sign"] in REFUSED for row in failed)
         since = failed[0].ts_ms if failed else record.end_ms, record.end_ms
         signs = {row.detail["sign"] for row in record.said("sign", since)}

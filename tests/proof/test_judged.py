@@ -9,11 +9,12 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from isrlab.engine.versions import KafkaVersion
 from isrlab_proof import judged
-from judge import jars, power, watch
+from judge import jars, mutants, power, watch
 
 PLACES = [(kind, release) for kind in judged.CLASSES for release in judged.releases(kind)]
 RELEASES = judged.releases("partition")
@@ -79,6 +80,20 @@ def test_another_rule_is_noticed(release) -> None:
     expected = {name for name in others if {name, name.partition("=")[0]} & listed}
     assert set(power.unnoticed(runs, others)) == expected
     assert expected | {n.partition("=")[0] for n in expected} >= listed
+
+
+def test_wrong_variants_of_the_rules_are_noticed() -> None:
+    """`python -m judge.mutants` stores the tables; the join rule is measured again."""
+    scores, left = (pd.read_csv(path).fillna("") for path in (mutants.SCORES, mutants.SURVIVORS))
+    assert [*scores["release"]] == [r for r in jars.EVERY if jars.numbers(r) >= mutants.FIRST]
+    assert (scores["noticed"] / (scores["variants"] - scores["same"])).min() >= 0.95
+    assert all(left["why"])
+    version, runs = KafkaVersion.of("3.9.2"), judged.read("partition", "3.9.2")
+    join = [v for v in mutants.variants(version) if v.rule == "can_join_isr"]
+    assert "follower_end_offset < high_watermark -> follower_end_offset <= high_watermark" in {
+        v.change for v in join
+    }
+    assert mutants.survivors(join, runs, version) == []
 
 
 def test_there_are_enough_releases_and_not_too_many_bytes() -> None:

@@ -46,9 +46,11 @@ def commands(draw: random.Random, player: ControllerPlayer) -> Iterator[CommandW
         words = parts if len(player.controllers) > 1 else []
         if name == "register" and (dead or draw.random() < 0.3):
             process += 1
-            broker = draw.choice(dead or alive)
+            twice = sorted({*controller.left_in_index} & {*controller.state.elr})  # difference AC
+            broker = draw.choice(twice or dead or alive)
             leaving -= {broker}
-            was_clean = draw.random() < 0.7 or (is_configured and len(player.controllers) > 1)
+            was_clean = draw.random() < (0.4 if is_configured else 0.7) and not twice
+            was_clean |= is_configured and len(player.controllers) > 1
             yield ["register", broker, process, was_clean]
         elif name == "expire" and alive:
             yield ["expire", draw.choice(alive)]

@@ -34,7 +34,7 @@ def settings(seed: int, version: KafkaVersion) -> dict[str, Any]:
 def commands(draw: random.Random, player: FollowerPlayer) -> Iterator[CommandWords]:
     epoch, stored = 0, 0
     errors = ERRORS if player.broker.version.fences_stale_leader_epoch else ERRORS[2:]
-    failures, wild = draw.choice((0, 0.1, 0.3)), draw.choice((0, 0, 0.2))
+    failures, wild = draw.choice((0, 0.1, 0.3)), draw.choice((0, 0, 0.2, 0.2))
     if draw.random() < 0.8:
         past = []
         for _ in range(draw.randrange(1, 4)):
@@ -91,11 +91,16 @@ def _said(
         _, (sent,) = machine.step(leader, question, 0)
         end = sent.message
         if is_wild:
-            named = draw.randrange(-1, question.epoch + 1) if end.epoch >= 0 else -1  # none in 1.1
-            return ["ends", named, draw.randrange(-1, 12)]
+            named = draw.randrange(-1, question.epoch + 2) if end.epoch >= 0 else -1  # none in 1.1
+            # No leader says in a second round that the end is unknown; Kafka would keep its log
+            unknown = 0 if player.asked and player.asked[0] == "epoch" else -1
+            return ["ends", named, draw.choice((unknown, draw.randrange(12)))]
         return ["ends", end.epoch, end.end_offset] if not end.error else ["error", end.error]
     if not isinstance(question, m.Fetch):
         return ["lost"]
+    if is_wild and question.last_fetched_epoch >= 0 and draw.random() < 0.5:
+        named = draw.randrange(question.last_fetched_epoch + 2)
+        return ["diverges", question.offset, named, draw.randrange(12)]
     if is_wild:
         later = question.offset + draw.randrange(4)
         # Up to 2.3 a follower that restarts at its leader's start keeps its high watermark until

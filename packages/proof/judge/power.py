@@ -8,6 +8,7 @@ from typing import Any
 from isrlab.engine.choices import Form
 from isrlab.engine.versions import GENERATIONS, RULES, KafkaVersion
 from isrlab_proof.judged import JudgedRun
+from judge import mutants
 
 STEPS = 2_000  # kept of each release, or more where a rule needs it
 # The rules that each class depends on. Not listed: defaults of the fleet and of clients, rules of
@@ -72,10 +73,11 @@ def choose(runs: list[JudgedRun], version: KafkaVersion) -> list[JudgedRun]:
     """The first runs, up to `STEPS` steps, and each later one that detects another wrong rule."""
     kinds = [runs[0].kind]
     left, chosen, steps = switched(version, kinds) | neighbours(version, kinds), [], 0
+    wrong = list(mutants.variants(version))
     for run in runs:
-        still = unnoticed([run], left)
-        if steps < STEPS or still != left:
+        still, missed = unnoticed([run], left), mutants.survivors(wrong, [run], version)
+        if steps < STEPS or (still, missed) != (left, wrong):
             chosen.append(run)
             steps += len(run.schedule)
-        left = still
+        left, wrong = still, missed
     return chosen

@@ -210,6 +210,13 @@ def unnoticed(words: Mapping[str, Mapping[str, str]]) -> list[str]:
     return [rule for rule, row in words.items() if "noticed" not in row.values()]
 
 
+def mutants() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Wrong variants of rules by release, and those that nothing notices (judge/mutants.py)."""
+    scores, left = (pd.read_csv(judged.FOLDER / f"{x}.csv") for x in ("mutants", "survivors"))
+    share = scores["noticed"] / (scores["variants"] - scores["same"])
+    return scores.assign(percent=(100 * share).round(1)), left.fillna("")
+
+
 # What was found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import re
 from contextlib import redirect_stdout
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -15,6 +16,7 @@ import pytest
 
 from isrlab.engine.versions import GENERATIONS
 from isrlab.report.notebooks import tags
+from isrlab.world import scenario
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 CHOICE = 'release = \\"newest\\"'
@@ -38,9 +40,14 @@ def played(path: Path, release: str) -> dict[str, str]:
     return printed
 
 
+# The matrix of all releases is the same whichever one the lesson plays.
+of_all = cache(lambda texts, outcomes=scenario.outcomes: outcomes(dict(texts)))
+
+
 @pytest.mark.parametrize("release", [v.name for v in GENERATIONS])
-def test_every_lesson_has_its_finding_in_every_release(release):
+def test_every_lesson_has_its_finding_in_every_release(release, monkeypatch):
     assert len(LESSONS) == 5
+    monkeypatch.setattr(scenario, "outcomes", lambda texts: of_all(tuple(texts.items())))
     for path in LESSONS:
         finding = played(path, release)["finding"]
         assert re.fullmatch(r"[A-Z].*\.\n|[a-z].*\.\n", finding), path.stem

@@ -241,8 +241,11 @@ CODE = {
 def test_each_extra_suffices_in_an_empty_environment(extras, wheels, programs, tmp_path):
     venv.create(tmp_path / "env", with_pip=True, symlinks=True)
     python = tmp_path / "env" / "bin" / "python"
-    wanted = f"isrlab[{extras}]=={isrlab.__version__}"
-    pip(python, "install", "--no-compile", "--find-links", str(wheels), wanted)
+    wanted = "--find-links", str(wheels), f"isrlab[{extras}]=={isrlab.__version__}"
+    uv = Path(sys.executable).with_name("uv")  # in a third of pip's time, where it can
+    by_uv = [uv, "pip", "install", "--python", python, *wanted]
+    if not uv.exists() or subprocess.run(by_uv, capture_output=True).returncode:
+        pip(python, "install", "--no-compile", *wanted)
     (tmp_path / "loss.txt").write_text(LOSS)
     cache = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))  # compiled kernels
     own = {"PATH": f"{python.parent}:{programs}", "HOME": str(tmp_path), "XDG_CACHE_HOME": cache}

@@ -132,7 +132,7 @@ _CACHE: str = _cache_folder()
 
 def _index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
     """The place of an index in an array, for numba: here the index itself."""
-    if __name__.split(".", 1)[0] in builder.function.name:
+    if "6isrlab" in builder.function.name:  # mangled, with its length: not isrlab_proof
         return context.cast(builder, index, kind, types.intp)
     return _NUMBAS_INDEX(context, builder, kind, index, size)
 

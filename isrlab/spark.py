@@ -89,7 +89,7 @@ def session(master: str | None = None) -> SparkSession:
         spark = _started(SparkSession.builder.appName("isrlab"), master)
     is_remote = ".connect." in type(spark).__module__
     is_elsewhere = is_remote or not spark.conf.get("spark.master", "").startswith("local")
-    if is_elsewhere and IS_SHARED not in os.environ:
+    if is_elsewhere and (master or IS_SHARED not in os.environ):
         _ship_to(spark)
     return spark
 

@@ -255,6 +255,15 @@ def test_a_connect_server_answers_as_a_session_here(spark, server, tmp_path):
     assert all(here[name] for name in ("kafka-broker-logs", "kafka-metadata-log", "fleet"))
 
 
+def test_a_notebook_runs_on_a_connect_server(server, tmp_path):
+    report = ["-m", "isrlab", "report", "12", "--master", server, "--out", str(tmp_path / "out")]
+    small = ["-p", "partitions", "24", "-p", "minutes", "10", "-p", "seeds", "2"]
+    done = subprocess.run(
+        [sys.executable, *report, *small], capture_output=True, text=True, timeout=WITHIN_S
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
 def test_processes_share_a_spark_that_only_they_may_use():
     asks = (
         "import isrlab; s = isrlab.spark.session(); print(type(s).__module__, s.range(3).count())"

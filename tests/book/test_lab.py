@@ -26,7 +26,9 @@ HEAVY = ("IPython", "matplotlib", "numba", "numpy", "pyspark", "pyarrow")
 
 
 def test_names_each_with_its_help():
-    for name in isrlab.__all__:
+    names = [name for name in dir(isrlab) if name != "__version__"]
+    assert names == sorted(isrlab.__all__)
+    for name in names:
         assert re.search(rf"\b{name}\b", isrlab.__doc__), name
         assert (getattr(isrlab, name).__doc__ or "").strip(), name
     with pytest.raises(AttributeError, match="no 'plya'; it has play"):

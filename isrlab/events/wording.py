@@ -28,6 +28,12 @@ def listed(names: Sequence[object], most: int = 5) -> str:
     return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
 
 
+def replicas_do(numbers: Sequence[object], does: str, do: str) -> str:
+    """What one or more replicas do: replica 1 leaves, replicas 1, 2 leave."""
+    is_one = len(numbers) == 1
+    return f"replica{'' if is_one else 's'} {listed(numbers)} {does if is_one else do}"
+
+
 def printable(text: str) -> str:
     r"""`text` with control characters such as \x1b and \u202e escaped, safe for a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

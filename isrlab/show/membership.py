@@ -57,6 +57,8 @@ def finding(runs: Mapping[str, Run]) -> str:
     if len(names) > 1:
         parts = [f"{does} ({listed(those)})" for does, those in names.items()]
         return f"The follower {', '.join(parts[:-1])} or {parts[-1]}"
+    if "stays" in names:
+        return f"The follower stays in the ISR ({listed(names['stays'])})"
     outs = {name: round(time_out_s(run), 1) for name, run in runs.items()}
     longest, shortest = max(outs.values()), min(outs.values())
     parts = [f"{s:.1f} s ({_having(outs, s)})" for s in (shortest, longest)]

@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from isrlab.engine.model import Leader
 from isrlab.events import exact
 from isrlab.events.exact import IsrSpan
+from isrlab.events.wording import replicas_do
 from isrlab.show import bands, style
 from isrlab.show.curves import Numbers
 from isrlab.world.script import Run
@@ -71,8 +72,8 @@ def isr_finding(spans: Sequence[IsrSpan]) -> str:
     parts = []
     for before, after in pairwise([span for span in spans if span.end_ms > 0]):
         gone, back = sorted({*before.isr} - {*after.isr}), sorted({*after.isr} - {*before.isr})
-        word = "leaves" if gone else "joins"
-        parts.append(f"replica {style.listed(gone or back)} {word} at {after.start_ms / 1000:g} s")
+        does = replicas_do(gone or back, *(("leaves", "leave") if gone else ("joins", "join")))
+        parts += [f"{does} at {after.start_ms / 1000:g} s"] * bool(gone or back)
     if len(parts) > 4:
         return f"R{parts[0][1:]}; then the ISR changes {len(parts) - 1} more times"
     return f"R{', '.join(parts)[1:]}" if parts else "No replica leaves the ISR"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from isrlab.engine.choices import EpochEntry
 from isrlab.engine.log import Log
 from isrlab.engine.model import Broker, Leader
-from isrlab.events.wording import counted, listed
+from isrlab.events.wording import counted, listed, replicas_do
 from isrlab.show import svg
 from isrlab.show.colours import FAINT, GREY, INK, LOST, STATES, WHITE, broker_colour
 from isrlab.show.svg import Drawing, line_at, text_at
@@ -244,26 +244,24 @@ def _draw_marks(view: _View, number: int, top: int) -> Iterator[str]:
 def finding(frame: Frame) -> str:
     """The finding of the picture, in one sentence."""
     leader = _leader(frame)
+    if leader is None and frame.controller.leader in frame.brokers:
+        return f"Broker {frame.controller.leader} is elected, but does not lead yet"
     if leader is None:
-        return "No leader: nothing can be written or read"
+        return "No broker leads: nothing can be written or read"
     other = [n for n in sorted(frame.disks) if _differs(frame.disks[n], leader.log)]
     if other:
-        others = _replicas(other, "holds", "hold").capitalize()
+        others = replicas_do(other, "holds", "hold").capitalize()
         return f"{others} other records than leader {leader.id}"
-    log = leader.log
+    if not (log := leader.log).records:
+        return "The log is empty"
     parts = [f"Consumers can read {log.high_watermark - log.log_start_offset:,} of "
              f"{counted(len(log.records), 'record')}"]  # fmt: skip
     hosts = [b for b in frame.brokers.values() if b.id in frame.controller.replicas]
     behind = [b for b in hosts if b.log.high_watermark < log.high_watermark]
     for text, has_all in (("not know that yet", True), ("not have them all yet", False)):
         ids = [b.id for b in behind if (b.log.log_end_offset >= log.high_watermark) == has_all]
-        parts += [f"{_replicas(ids, 'does', 'do')} {text}"] if ids else []
+        parts += [f"{replicas_do(ids, 'does', 'do')} {text}"] if ids else []
     return "; ".join(parts)
-
-
-def _replicas(numbers: Sequence[int], does: str, do: str) -> str:
-    is_one = len(numbers) == 1
-    return f"replica{'' if is_one else 's'} {listed(numbers)} {does if is_one else do}"
 
 
 def _differs(log: Log, other: Log) -> bool:
@@ -347,22 +345,22 @@ def visible(frame: Frame) -> tuple[Hashable, ...]:
 
 
 def story_finding(run: Run) -> str:
-    """The fate of the records, in one sentence."""
-    outcome = run.outcome
+    """The fate of this partition's records, in one sentence."""
+    outcome, frame = run.cluster.observer.outcome, run.frames[-1]
     if outcome.diverged:
         follower, offset = outcome.diverged[0]
-        return f"Diverged: replica {follower} differs from its leader, first at offset {offset:,}"
-    if outcome.lost:
-        return f"Committed, and lost: {listed(outcome.lost)}"
-    if outcome.lost_acknowledged:
-        names = listed(outcome.lost_acknowledged)
-        return f"Every committed record is kept; acknowledged, not committed, and lost: {names}"
-    leader = _leader(run.frames[-1])
-    log = leader.log if leader else Log()
+        how = f"replica {follower} differs from its leader, first at offset {offset:,}"
+        return f"The logs diverge: {how}"
+    if names := outcome.lost or outcome.lost_acknowledged:
+        was, is_now = ("was", "is") if len(names) == 1 else ("were", "are")
+        once = "committed" if outcome.lost else "acknowledged but never committed"
+        rest = "" if outcome.lost else "; every committed record is kept"
+        return f"{listed(names)} {was} {once}, and {is_now} lost{rest}"
+    end, log = finding(frame), leader.log if (leader := _leader(frame)) else Log()
     above = [r.id for r in log.read(log.high_watermark, log.log_end_offset)]
     known = [name for name in above if name in run.cluster.observer.committed]
     text = f"; {listed(known)}, committed before, is above the new leader's high watermark"
-    return finding(run.frames[-1]) + (text if known else "")
+    return f"At the end {end[0].lower()}{end[1:]}{text if known else ''}"
 
 
 plot_replicas, plot_story = svg.shown(draw_replicas), svg.shown(draw_story)

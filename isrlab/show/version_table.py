@@ -1,4 +1,4 @@
-"""The table of all generations, as Markdown: one row for each rule, one column for each generation.
+"""The table of all releases, as Markdown: a row for each rule, a column for each change.
 
 Generated from `KafkaVersion` alone, so it cannot differ from the engine.
 """
@@ -11,25 +11,21 @@ from isrlab.engine import versions
 from isrlab.engine.versions import RULES, KafkaVersion
 
 SAME = "="
-HEAD = """# Kafka's replication rules, generation by generation
+HEAD = """# Kafka's replication rules, release by release
 
 Made by `python -m isrlab versions --markdown`; a test compares it with the code. `=` means that the
-rule is as in the column to the left. Each rule with named forms is explained in
-`isrlab/engine/choices.py`, each other row in `KafkaVersion` (`isrlab/engine/versions.py`). From
-2.8 to 3.2 KRaft was a preview: *epoch bump on isr shrink* matters only if it is chosen. *Expand
-waits under min isr* is KAFKA-19996, a proposal that no release has; it can be switched on by hand.
-"""
-CHANGES = """
-## What each release changed
-
-A column shows one release of its generation; some generations have more than one.
+rule is as in the column to the left; some columns stand for several releases. Each rule with named
+forms is explained in `isrlab/engine/choices.py`, each other row in `KafkaVersion`
+(`isrlab/engine/versions.py`). From 2.8 to 3.2 KRaft was a preview: *epoch bump on isr shrink*
+matters only if it is chosen. *Expand waits under min isr* is KAFKA-19996, a proposal that no
+release has; it can be switched on by hand.
 """
 
 
 def markdown() -> str:
     """The whole document."""
     shown = list(versions.PRESETS.values())
-    return f"{HEAD}\n{_table(shown)}{CHANGES}\n{changes()}"
+    return f"{HEAD}\n{_table(shown)}\n## What each release changed\n\n{changes()}"
 
 
 def _table(shown: list[KafkaVersion]) -> str:
@@ -46,7 +42,7 @@ def _row(shown: list[KafkaVersion], rule: str) -> list[str]:
 
 
 def changes() -> str:
-    """A line for each generation: the rules it changed."""
+    """A line for each column: the rules it changed."""
     first = versions.GENERATIONS[0]
     lines = [f"- **{first.releases}** (column {first.column}): the first of this table\n"]
     for before, version in pairwise(versions.GENERATIONS):

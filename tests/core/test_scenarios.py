@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from isrlab.engine import safety
+from isrlab.engine.model import Leader
 from isrlab.engine.versions import PRESETS
 from isrlab.events import SCHEMA, exact
+from isrlab.show import replicas
 from isrlab.world import scenario, words
 from isrlab.world.cluster import START_MS
 from isrlab.world.script import MOST_CAPTION
@@ -82,6 +84,17 @@ def test_a_written_caption_stands_only_where_it_is_true(played) -> None:
         others = [text.partition("`: ")[2] for text in block.comments if text.startswith("Where `")]
         assert shown == block.comment if is_written else shown in (summary, *others)
         assert all(0 < len(text) <= MOST_CAPTION for text in (summary, *others))
+
+
+def test_a_title_fits_its_picture(played) -> None:
+    """It is of the partition's own records, and of the last moment."""
+    for part in played[-1].topic:
+        title, outcome = replicas.story_finding(part), part.cluster.observer.outcome
+        live = part.frames[-1].brokers.values()
+        assert ("diverge" in title) == bool(outcome.diverged)
+        assert outcome.diverged or ("lost" in title) == bool(outcome.lost_acknowledged)
+        assert ("was committed" in title or "were committed" in title) <= bool(outcome.lost)
+        assert "no broker leads" not in title or not any(isinstance(b.role, Leader) for b in live)
 
 
 def test_the_stored_isr_of_a_scenario_is_in_its_events(played) -> None:

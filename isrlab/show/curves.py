@@ -162,7 +162,7 @@ def plot_ticks(
             ax.plot(numbers, np.full(len(numbers), y + lift), "|",
                     color=style.STATES.get(group) or chosen[group or name][0],
                     markersize=14 if len(groups) == 1 else 8,
-                    markeredgewidth=1.2 if len(numbers) > 3 else 2.5,
+                    markeredgewidth=2.5 if len(numbers) < 4 else 1.2 if len(numbers) < 20 else 0.6,
                     label=style.plain(group) if y == 0 else None)  # fmt: skip
     _scale(ax, "x", scale)
     style.name_rows(ax, rows, notes)

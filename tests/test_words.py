@@ -20,6 +20,8 @@ HABITS = {  # what not to write: what to write, or why
     r"\bput (right|out)\b": "corrected; removed",
     r"\btroubles?\b": "a fault, a stall, an outage",
     r"\b(generations?|(?<!record\.)eras?)\b": "release",
+    r"\b(each|every|no|some|other|these) versions?\b": "release",
+    r"\bschedules?\b": "scenario; a scenario that is played is a run",
 }
 TEXTS = [
     *ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("data/exercises/*.txt"), ROOT / "README.md",

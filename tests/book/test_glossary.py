@@ -57,7 +57,7 @@ EVERYDAY = {
     "Acknowledged", "acks", "Batch", "Clean-shutdown marker", "Committed", "Controller",
     "Debugging consumer",
     "Effective minimum", "Fetch", "Flush", "Follower", "KRaft", "Leader", "Offset", "Quota",
-    "Reassignment", "Release", "Replica", "Schedule", "Segment", "Stall", "Transaction",
+    "Reassignment", "Release", "Replica", "Scenario", "Segment", "Stall", "Transaction",
     "ZooKeeper",
 }  # fmt: skip
 NO_PROSE = re.compile(r"\[[^\]]*\]\([^)]*\)|`[^`]*`|^#.*$|<[^>]+>|^    .*$", re.MULTILINE)

@@ -67,12 +67,12 @@ def test_what_is_left_is_named_with_its_reason() -> None:
     assert f"and {len(left)} remain on purpose" in notebook.finding(counts, {"a": {"b": "noticed"}})
 
 
-def test_each_kind_of_the_hunt_has_a_promise_in_words_and_a_schedule() -> None:
+def test_each_kind_of_the_hunt_has_a_promise_in_words_and_a_scenario() -> None:
     for name, kind in hunted.kinds().items():
         assert set(hunted.promises(kind)) <= set(hunted.PROMISES.values()), name
-        assert hunted.schedule(name)[0].startswith(("cluster", "whole"))
+        assert hunted.shortest(name)[0].startswith(("cluster", "whole"))
     with pytest.raises(ValueError, match="unknown kind 'x'; known: index"):
-        hunted.schedule("x")
+        hunted.shortest("x")
     rows = hunted.plot_promises().get_yticklabels()
     assert {" ".join(row.get_text().split()) for row in rows} == set(hunted.PROMISES.values())
     assert hunted.held()["holds"].sum() > 9

@@ -244,7 +244,7 @@ def test_the_picture_of_a_step_comes_soon_after_it(context, site, capsys):
 
 def test_hostile_links_and_schedules_leave_the_page_alive(context, site):
     page = opened(context, f"{site.address}#{MARKUP}")
-    page.locator(".bad").get_by_text("not a link to a schedule").wait_for()
+    page.locator(".bad").get_by_text("not a link to a scenario").wait_for()
     page.evaluate("size => { location.hash = 's'.repeat(size); }", 1_900_000)
     page.get_by_role("alert").get_by_text("at most 4,000 are read").wait_for()
     ready(page)
@@ -258,7 +258,7 @@ def test_hostile_links_and_schedules_leave_the_page_alive(context, site):
     endless = "partition\n" + "produce 1 every=1ms for=9s acks=1\n" * 300
     page.evaluate("document.documentElement.dataset.state = 'typing'")
     page.get_by_label("the run as a scenario").fill(endless)
-    page.get_by_role("button", name="play this schedule").click()
+    page.get_by_role("button", name="play this scenario").click()
     page.get_by_text("it took longer than 15 seconds").wait_for()
     ready(page)
     typed(page, "advance 1s")

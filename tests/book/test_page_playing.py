@@ -75,7 +75,7 @@ def test_a_curve_is_that_of_a_notebook():
     ("message", "problem"),
     [
         ({"link": "s" * 9_000}, "at most 4,000"),
-        ({"link": MARKUP}, "not a link to a schedule"),
+        ({"link": MARKUP}, "not a link to a scenario"),
         ({"open": "partition\n" + "advance 1s\n" * (MOST_STEPS + 1)}, "401 steps"),
         ({"open": "partition\n" + "# \n" * 9_000}, "20,000 characters"),
         ({"open": MARKUP}, "unknown command|begins with"),

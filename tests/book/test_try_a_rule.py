@@ -32,12 +32,12 @@ def test_a_rule_shows_in_its_story_and_in_its_picture(name) -> None:
 @pytest.mark.parametrize(
     ("name", "release", "broken", "kept"),
     [
-        ("do not hold the high watermark", "", "broken by 9 actions", "no schedule within"),
-        ("do not hold the high watermark", "4.1", "broken by 9 actions", "no schedule within"),
-        ("wait to join under min ISR", "", "no schedule within", "no schedule within"),
-        ("wait to join under min ISR", "3.7", "no schedule within", "no schedule within"),
+        ("do not hold the high watermark", "", "broken by 9 actions", "no scenario within"),
+        ("do not hold the high watermark", "4.1", "broken by 9 actions", "no scenario within"),
+        ("wait to join under min ISR", "", "no scenario within", "no scenario within"),
+        ("wait to join under min ISR", "3.7", "no scenario within", "no scenario within"),
         pytest.param(
-            *("KIP-101 without KIP-279", "", "broken by 14", "no schedule of up to 14 actions"),
+            *("KIP-101 without KIP-279", "", "broken by 14", "no scenario of up to 14 actions"),
             marks=pytest.mark.slow,
         ),
     ],
@@ -57,7 +57,7 @@ def test_the_search_finds_what_kafka_19975_brought_and_a_repair_that_prevents_it
     versions = {"rule": idea.tried, "repaired": idea.tried.with_(elr_of_replicas_only=True)}
     results = try_a_rule.searched(idea, versions)
     assert try_a_rule.verdict(results["rule"]).startswith("broken by 7 actions")
-    assert try_a_rule.verdict(results["repaired"]).startswith("no schedule of up to 7 actions")
+    assert try_a_rule.verdict(results["repaired"]).startswith("no scenario of up to 7 actions")
     text = results["rule"].text
     assert text is not None
     promise = idea.asked.split()[0]

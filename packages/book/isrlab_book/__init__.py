@@ -4,7 +4,7 @@ In a notebook, `%load_ext isrlab_book.magic` brings cells that begin with `%%sce
 `%%exercise`. Tab completes what may stand there, `%%scenario?` lists the commands.
 
 Explorer         a scenario whose next step the reader takes: Explorer(text, ["4.3"])
-DecisionCurves   how a schedule's chance of a loss changes, with a player
+DecisionCurves   how a scenario's chance of a loss changes, with a player
 my_release       the release that a lesson is about; how_it_was says how another one differs
 against_engine   a reader's rule beside the engine's
 show_first_page, show_questions, show_exercises   what 00_start_here leads to

@@ -52,7 +52,7 @@ function render({ model, el }) {
   choices.open = el.clientWidth > 520 || !el.clientWidth; // folded on a phone
   root.append(parts.told, parts.bar, parts.problem, parts.panels, parts.cells, choices, parts.charts, parts.below, announced);
   el.append(root);
-  let typed = null; // the reader's edited schedule, until it is played
+  let typed = null; // the reader's edited scenario, until it is played
   const kept = new Map();
 
   function same(key, value, build) {
@@ -141,7 +141,7 @@ function render({ model, el }) {
       kids: [...(nth ? [""] : []), ...Object.keys(names)].map((name) =>
         make("option", { value: name, text: names[name] || "none", selected: name === (versions[nth] || "") })),
     });
-    const choosers = ["version", "second version"].map((label, nth) => same(label, [versions[nth], names], () =>
+    const choosers = ["release", "second release"].map((label, nth) => same(label, [versions[nth], names], () =>
       make("label", { text: nth ? "compared with " : "Kafka ", kids: [chooser(nth, label)] })));
     [older.disabled, newer.disabled] = [path.length < 2, !next];
     if (!problem) line.value = "";
@@ -214,7 +214,7 @@ function render({ model, el }) {
     "aria-label": "the run as a scenario", "data-key": "text", spellcheck: "false",
     on: { input: () => { typed = area.value; } },
   });
-  const open = button("play this schedule", "open", () => { typed = null; send({ open: area.value }); });
+  const open = button("play this scenario", "open", () => { typed = null; send({ open: area.value }); });
   const copy = button("copy", "copy", () => {
     area.select();
     (navigator.clipboard?.writeText(area.value) || Promise.reject()).catch(() => document.execCommand("copy"));

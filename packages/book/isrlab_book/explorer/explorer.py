@@ -20,7 +20,7 @@ from isrlab.show.replicas import draw_logs
 from isrlab.show.svg import as_image
 from isrlab.world import words
 from isrlab.world.exploring import Exploration
-from isrlab_book.explorer.explorer_view import LOOK, cells_of, heed, view_of
+from isrlab_book.explorer.explorer_view import LOOK, cells_of, heed, releases_of, view_of
 
 
 class Explorer(anywidget.AnyWidget):
@@ -71,6 +71,7 @@ def page_of(story: Exploration) -> str:
         for cell in cells_of(story, steps[-1])
     )
     note = (
-        f"{first}, step by step, and the end in every version. To take other steps, run this cell."
+        f"{releases_of(story.rules[first])}, step by step, and the end in every release. "
+        "To take other steps, run this cell."
     )
     return f"<div><p>{note}</p>{''.join(board)}<table><tr>{cells}</tr></table></div>"

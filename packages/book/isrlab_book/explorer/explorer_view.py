@@ -80,7 +80,7 @@ def _announced(story: Exploration, differs: int | None) -> str:
         what = f"not possible, {why}" if why else caption or "set up."
         parts.append(f"{releases_of(story.rules[version])}: {what}")
         parts += [f"{name} is broken." for name in story.broken(version, story.current)]
-    return " ".join([*parts, "The versions differ from here on." * (differs == story.current)])
+    return " ".join([*parts, "The releases differ from here on." * (differs == story.current)])
 
 
 def actions_of(run: Run) -> list[dict[str, Any]]:

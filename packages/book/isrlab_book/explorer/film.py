@@ -71,7 +71,7 @@ def draw_members(runs: Mapping[str, Run]) -> str:
 
 
 def draw_cells(rows: Mapping[str, Mapping[str, str]]) -> str:
-    """A row of cells for each schedule, a column for each release, coloured by how it ended."""
+    """A row of cells for each scenario, a column for each release, coloured by how it ended."""
     ends = [end for cells in rows.values() for end in cells.values()]
     parts = [style_sheet(), *_key({end: OUTCOMES[end] for end in dict.fromkeys(ends)})]
     releases = "-".join(next(iter(rows.values()))).split("-")  # a column may stand for several

@@ -1,7 +1,7 @@
-"""A schedule, its versions and a step as the fragment of a link, and back.
+"""A scenario, its versions and a step as the fragment of a link, and back.
 
 Theory of operation. The fragment, the part after `#`, never leaves the browser. It is a letter for
-the form, then the text, deflated with a dictionary of schedules' common words, in base64url. Links
+the form, then the text, deflated with a dictionary of scenarios' common words, in base64url. Links
 stay valid: `_WORDS` never changes, and a new form gets another letter. A link is untrusted: at most
 `MOST_TEXT` characters are read, as text to play or refuse.
 """
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-MOST_LINK, MOST_TEXT = 4_000, 20_000  # characters of a fragment, and of its schedule
+MOST_LINK, MOST_TEXT = 4_000, 20_000  # characters of a fragment, and of its scenario
 _FORM = re.compile(r"s[\w-]*", re.ASCII)
 _NOT_IN_A_LINK = ("version ", "status", "check", "trace")
 _WORDS = Path(__file__).with_name("link_words.txt").read_bytes()
@@ -54,18 +54,18 @@ def read(link: str) -> PlayLink:
     if len(link) > MOST_LINK:
         raise ValueError(f"the link has {len(link):,} characters; at most {MOST_LINK:,} are read")
     if not _FORM.fullmatch(link):
-        raise ValueError("this is not a link to a schedule")
+        raise ValueError("this is not a link to a scenario")
     try:
         packed = urlsafe_b64decode(link[1:] + "=" * (-(len(link) - 1) % 4))
         reader = zlib.decompressobj(-15, zdict=_WORDS)
         plain = reader.decompress(packed, MOST_TEXT + 1)
         head, _, lines = plain.decode().partition("\n")
     except (binascii.Error, zlib.error, UnicodeDecodeError, ValueError):
-        raise ValueError("the link is damaged: it is not a schedule") from None
+        raise ValueError("the link is damaged: it is not a scenario") from None
     if not reader.eof and len(plain) <= MOST_TEXT:
         raise ValueError("the link is damaged: its end is missing")
     if len(plain) > MOST_TEXT:
-        raise ValueError(f"the schedule of the link is longer than {MOST_TEXT:,} characters")
+        raise ValueError(f"the scenario of the link is longer than {MOST_TEXT:,} characters")
     names, _, step = head.partition(" ")
     versions = tuple(names.split(",")[:2])
     at = int(step) if step.isdecimal() and len(step) < 5 else None

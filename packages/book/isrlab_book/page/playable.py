@@ -1,8 +1,8 @@
 """Links from the pages of a report into the playground: scenarios, exercises, incidents.
 
-Theory of operation. What stands in a cell is played: names of scenarios in quotes, schedules in
+Theory of operation. What stands in a cell is played: names of scenarios in quotes, their text in
 triple quotes, folders of recorded incidents. What a cell only computes, a tag `play:NAME` names. In
-tables a scenario is known by its name, a schedule by its first word, `partition`. A link has no
+tables a scenario is known by its name, or by its first word, `partition`. A link has no
 address, and is not shown, until the report has a playground (`python -m isrlab page`).
 """
 
@@ -58,7 +58,7 @@ def _link(text: str, given: dict[str, str]) -> dict[str, str]:
         return {fragments()[text]: text.replace("_", " ")}
     if re.match(r"partition\b.*\n.", text):
         version = given.get("version", "")
-        return {link.fragment(text, [version] if version else []): "this schedule"}
+        return {link.fragment(text, [version] if version else []): "this scenario"}
     return {f"i.{n}": f"the logs of {n}" for n in _RECORDED.findall(text) if n in recordings()}
 
 

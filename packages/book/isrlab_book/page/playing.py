@@ -3,7 +3,7 @@
 Theory of operation. A `Playground` holds one exploration. Each message is answered immediately with
 the explorer's view (`explorer_view`). Slower results come in pieces (the row of all versions, the
 marks of a challenge, the decision curve); `more` gives the next. A new message drops the remaining
-pieces, except that a request for a decision curve adds its pieces after them. Schedules come from
+pieces, except that a request for a decision curve adds its pieces after them. Scenarios come from
 strangers: their length is limited here, their time by the page, which restarts this worker.
 """
 
@@ -30,7 +30,7 @@ from isrlab_book.explorer.decided import draw_decided
 from isrlab_book.explorer.explorer_view import cells_of, heed, panel_of, view_of
 
 OPENING, OPENING_VERSIONS, OPENING_AT = "elr_of_two", ("4.3", "4.0"), 0
-MOST_STEPS = 400  # of a schedule that is opened; the tree of steps may grow further
+MOST_STEPS = 400  # of a scenario that is opened; the tree of steps may grow further
 PIECE = 4  # continuations of a curve in one piece, which a click may have to wait for
 CONTINUATIONS, ROUND, LENGTH, SEED = 100, 20, 12, 1  # a curve is drawn after each round
 
@@ -86,10 +86,10 @@ class Playground:
 
     def _open(self, text: str, versions: Iterable[str], at: int | None) -> None:
         if len(text) > link.MOST_TEXT:
-            raise ValueError(f"a schedule has at most {link.MOST_TEXT:,} characters")
+            raise ValueError(f"a scenario has at most {link.MOST_TEXT:,} characters")
         steps = sum(does_something(c.text) for block in parse(text) for c in block.commands)
         if steps > MOST_STEPS:
-            raise ValueError(f"the schedule has {steps:,} steps; at most {MOST_STEPS} are played")
+            raise ValueError(f"the scenario has {steps:,} steps; at most {MOST_STEPS} are played")
         at = None if at is None else max(0, min(at, steps))
         self.story, self.challenge = Exploration(text, tuple(versions), at), None
 

@@ -15,7 +15,7 @@ from isrlab.installed import require
     help="The folder of the reports. The page goes to play/ there, and their index links to it."
 )  # fmt: skip
 def make_page(out: Path) -> None:
-    """Build the playground: a page that plays schedules in a browser, with nothing to install.
+    """Build the playground: a page that plays scenarios in a browser, with nothing to install.
 
     The first build downloads parts from npm and PyPI and keeps them in ~/.cache/isrlab/page. Serve
     the folder with any web server: a page that is opened as a file cannot run Python.

@@ -132,7 +132,7 @@ def finding() -> str:
 
 
 def plot_searched() -> Axes:
-    """How many actions the shortest schedule needs to break a promise: questions by releases."""
+    """How many actions the shortest scenario needs to break a promise: questions by releases."""
     cells = _searched(QUESTIONS, COLUMNS)
     lost = [q for q, row in cells.items() if any(word == "lost" for _, word in row.values())]
     last = [[*row.values()][-1][1] for row in cells.values()]
@@ -152,7 +152,7 @@ def plot_switched() -> Axes:
     return plot_matrix(cells, f"{title}{last}, within its bounds", legend=LEGEND, size=(1.15, 0.4))
 
 
-LEGEND = {"lost": "broken by so many actions, and by no fewer", "safe": "no schedule breaks it",
+LEGEND = {"lost": "broken by so many actions, and by no fewer", "safe": "no scenario breaks it",
           "searched": "not broken by so many actions; more were not tried"}  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from isrlab.world import scenario
 from isrlab_ops.logs.incidents.look import look
 from isrlab_ops.logs.incidents.retold import Retold, retold
 
-SCHEDULES = {
+STORIES = {
     "unnoticed restart": "loss_bounce",
     "unclean election": "loss_unclean",
     "two leaders die": "loss_three_replicas",
@@ -20,11 +20,11 @@ SETTINGS = (("1", 1), ("all", 1), ("all", 2))
 
 
 def by_settings(version: str | KafkaVersion) -> dict[str, dict[str, str]]:
-    """For each pair of acks and min.insync.replicas, the outcome of each schedule."""
+    """For each pair of acks and min.insync.replicas, the outcome of each scenario."""
     return {
         f"acks={acks}, min ISR {least}": {
             label: scenario.play(_with(name, acks, least), version=version).outcome.word
-            for label, name in SCHEDULES.items()
+            for label, name in STORIES.items()
         }
         for acks, least in SETTINGS
     }
@@ -32,12 +32,12 @@ def by_settings(version: str | KafkaVersion) -> dict[str, dict[str, str]]:
 
 def in_every_version() -> dict[str, str]:
     """The scripts of the matrix of versions, by row; one has unclean election enabled."""
-    names = {"one record": "loss_as_told", **SCHEDULES, "and a write": "loss_then_write"}
+    names = {"one record": "loss_as_told", **STORIES, "and a write": "loss_then_write"}
     scripts = {label: scenario.read(name) for label, name in names.items()}
-    unclean, least = scripts["unclean election"], "min.insync.replicas=1"
+    unclean, least = scripts.pop("unclean election"), "min.insync.replicas=1"
     switched_on = unclean.replace(least, f"{least} unclean.leader.election.enable=true", 1)
     return scripts | {
-        "unclean election": switched_on,
+        "a restart, and an unclean election": switched_on,
         "joins too early": scenario.read("joined_too_early"),
     }
 

@@ -61,8 +61,8 @@ JUDGES = {  # variant: scenario of the engine, kind of data/hunt that Kafka's co
     "G": ("cancelled_and_lost", "elr_of_one_partition"),
     "raised": ("raised_minimum", "late_min_isr"),
 }
-WORDS = {"": style.WHITE, "kept": style.OUTCOMES["safe"], "leaderless": style.OUTCOMES["offline"],
-         "stranded": style.OUTCOMES["diverged"]}  # fmt: skip
+WORDS = {"": "white", "not lost": "safe", "leaderless": "offline", "stranded": "diverged"}
+WORDS = {word: style.OUTCOMES.get(like, style.WHITE) for word, like in WORDS.items()}
 RELEASES = "4.0", "4.1", "4.2", "4.3", "4.4"
 WITHOUT = {"eligible_leader_replicas": False}
 REPAIRS: dict[str, dict[str, bool]] = {
@@ -137,7 +137,7 @@ def plot_outcomes(cells: Mapping[str, Mapping[str, str]]) -> Axes:
               for column in next(iter(cells.values()))}  # fmt: skip
     most = max(losing, key=lambda column: losing[column])
     fine = [column for column, number in losing.items() if not number]
-    title = f"{most}: {losing[most]} of {len(cells)} schedules lose acknowledged records; "
+    title = f"{most}: {losing[most]} of {len(cells)} scenarios lose acknowledged records; "
     title += f"{' and '.join(fine)}: none does" if fine else "no column is without a loss"
     return plot_matrix(cells, title, colours=WORDS, size=(1.0, 0.4))
 
@@ -195,7 +195,7 @@ def by_judge() -> dict[str, dict[str, str]]:
             outcome = scenario.play(script, version=count.release).outcome.word
             is_lost = outcome == "lost", count.release in lost_in, count.lost > 0
             for row, lost in zip(parts, is_lost, strict=True):
-                row[count.release] = "lost" if lost else "kept"
+                row[count.release] = "lost" if lost else "not lost"
     return rows
 
 
@@ -246,29 +246,29 @@ def stranded() -> list[dict[str, Any]]:
     return rows
 
 
-# Random schedules of two partitions
+# Random scenarios of two partitions
 
 HEAD = (
     "partition replicas=1,2,3 min.insync.replicas=2 unclean.leader.election.enable=false",
     "partition p1 replicas=1,2,3",
 )
 TARGETS = "1", "2", "1,2", "2,3", "4,2", "1,2,3", "2,3,4"
-LENGTH = 14  # commands of a schedule
+LENGTH = 14  # commands of a scenario
 
 
-def searched(columns: Mapping[str, KafkaVersion], schedules: int) -> list[dict[str, Any]]:
-    """How many random schedules lose an acknowledged record, by the rules of each column.
+def searched(columns: Mapping[str, KafkaVersion], scenarios: int) -> list[dict[str, Any]]:
+    """How many random scenarios lose an acknowledged record, by the rules of each column.
 
     Two partitions of one topic are written with acks=all and moved, fetchers stall, and at most one
     broker is down at a time. No disk loses anything, so nothing acknowledged may be lost.
-    Schedule n has seed n in every column.
+    Scenario n has seed n in every column.
     """
     rows = []
     for name, version in columns.items():
-        losing = [lines for seed in range(schedules) if (lines := _losing(version, seed))]
+        losing = [lines for seed in range(scenarios) if (lines := _losing(version, seed))]
         shortest = min(losing, key=len, default=[])
         rows.append({
-            "rules": name, "schedules": schedules, "lose acknowledged records": len(losing),
+            "rules": name, "scenarios": scenarios, "lose acknowledged records": len(losing),
             "the shortest": "; ".join(shortest),
         })  # fmt: skip
     return rows

@@ -103,7 +103,7 @@ def waits_for_the_gone(versions: Sequence[str]) -> pd.DataFrame:
         run = scenario.play(scenario.read("gone_broker"), version=version)
         numbers = measures(run.events(), 3, 2, (START_MS, run.cluster.now_ms))
         rows.append((version, round(numbers["timed_out"])))
-    return pd.DataFrame(rows, columns=["version", "timed_out"])
+    return pd.DataFrame(rows, columns=["release", "timed_out"])
 
 
 def headroom(

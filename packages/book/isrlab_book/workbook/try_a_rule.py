@@ -122,16 +122,16 @@ class Notice(NamedTuple):
 
     scenarios: dict[str, tuple[str, list[str]]]  # how each ends, and what it prints
     cases: dict[str, str]  # of tests/cases; a wheel has none
-    schedules: dict[tuple[str, str], list[str]]  # of Kafka's own classes, by class and release
+    judged: dict[tuple[str, str], list[str]]  # random ones of Kafka's classes, by class and release
 
 
 def known(version: KafkaVersion) -> Notice:
     """All results by these rules, or by the functions that `own_rule` puts in their place."""
     texts = {path.stem: path.read_text("utf-8") for path in scenario.LIBRARY.glob("*.txt")}
     ends = {name: _end(texts[name], version) for name in sorted(texts)}
-    schedules = {(kind, release): [_difference(run, version) for run in judged.read(kind, release)]
-                 for kind in judged.CLASSES for release in _near(kind, version)}  # fmt: skip
-    return Notice(ends, _cases(version), schedules)
+    runs = {(kind, release): [_difference(run, version) for run in judged.read(kind, release)]
+            for kind in judged.CLASSES for release in _near(kind, version)}  # fmt: skip
+    return Notice(ends, _cases(version), runs)
 
 
 def _end(text: str, version: KafkaVersion) -> tuple[str, list[str]]:
@@ -185,7 +185,7 @@ def changed(before: Notice, after: Notice) -> list[dict[str, str]]:
 
 
 def judged_rows(before: Notice, after: Notice) -> list[dict[str, Any]]:
-    """How many cases of tests/cases, and of schedules that Kafka's own classes played, differ from
+    """How many cases of tests/cases, and of scenarios that Kafka's own classes played, differ from
     Kafka with the rule, of those that agree without it; and the first such step."""
     pairs: dict[str, list[tuple[str, str]]] = {"Kafka's unit tests": [], "Our own cases": []}
     for case, differs in before.cases.items():
@@ -193,9 +193,9 @@ def judged_rows(before: Notice, after: Notice) -> list[dict[str, Any]]:
         other = after.cases[case]
         pairs[source].append((differs, f"{case}: {other}" if other else ""))
     for kind in judged.CLASSES:
-        releases = [release for name, release in before.schedules if name == kind]
-        best = max(releases, key=lambda release: before.schedules[kind, release].count(""))
-        both = zip(before.schedules[kind, best], after.schedules[kind, best], strict=True)
+        releases = [release for name, release in before.judged if name == kind]
+        best = max(releases, key=lambda release: before.judged[kind, release].count(""))
+        both = zip(before.judged[kind, best], after.judged[kind, best], strict=True)
         pairs[f"Kafka's {kind}, {best}"] = list(both)
     rows = []
     for source, results in pairs.items():
@@ -229,7 +229,7 @@ def verdict(end: SearchResult) -> str:
     if end.promise:
         return f"broken by {len(end.actions)} actions, and by no fewer ({states})"
     most = "" if end.holds else f" of up to {end.end.progress.depth - 1} actions"
-    return f"no schedule{most} within the budgets breaks it ({states})"
+    return f"no scenario{most} within the budgets breaks it ({states})"
 
 
 def verdicts(results: Mapping[str, SearchResult]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-// Completes and explains the words of a schedule, below the field in which they are typed. Python
+// Completes and explains the words of a scenario, below the field in which they are typed. Python
 // describes them: each command's usage and effect, and the meanings of the words that may follow it.
 // The explanation is of the chosen word, or else the word at the cursor, or else the command.
 

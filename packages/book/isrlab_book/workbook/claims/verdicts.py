@@ -23,7 +23,7 @@ class Kind(Enum):
     """The classes of verdicts, best first."""
 
     RIGHT = "right"
-    SOME_VERSIONS = "right in some versions"
+    SOME_VERSIONS = "right in some releases"
     PARTLY = "partly right"
     WRONG = "wrong"
     NOTE = "a matter of record"

@@ -72,10 +72,10 @@ def plot_replay(counts: pd.DataFrame) -> Axes:
 
 
 def one(release: str, number: int, kind: str) -> JudgedRun:
-    """A stored schedule by its number. Raises ValueError with the valid numbers."""
+    """A stored scenario by its number. Raises ValueError with the valid numbers."""
     runs = judged.read(kind, release)
     if not 0 <= number < len(runs):
-        raise ValueError(f"no schedule {number} of {release}; valid: 0 to {len(runs) - 1}")
+        raise ValueError(f"no scenario {number} of {release}; valid: 0 to {len(runs) - 1}")
     return runs[number]
 
 
@@ -130,7 +130,7 @@ def _text(value: Any) -> str:
 def step_player(
     release: str, number: int, kind: str = "partition", wrong: str = ""
 ) -> widgets.VBox:
-    """A slider through the steps of a schedule that show something new: both sides after each.
+    """A slider through the steps of a scenario that show something new: both sides after each.
 
     With `wrong`, the engine has another form of that rule, and the first step shown is the first
     that differs. Raises ValueError if there is no such rule, or no other form.

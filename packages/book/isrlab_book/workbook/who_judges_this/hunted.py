@@ -48,13 +48,13 @@ def kinds() -> dict[str, dict[str, Any]]:
 
 
 def promises(kind: dict[str, Any]) -> list[str]:
-    """The promises that a kind breaks: those broken first, and the one that its schedule shows."""
+    """The promises that a kind breaks: those broken first, and the one that its scenario shows."""
     names = [text.split()[0] for text in (*kind["roots"], kind["broken"])]
     return list(dict.fromkeys(PROMISES.get(name, name) for name in names))
 
 
 def plot_promises() -> Axes:
-    """How many kinds of schedules break each promise, by release."""
+    """How many kinds of scenarios break each promise, by release."""
     every = sorted({r for kind in kinds().values() for r in kind["releases"]}, key=release)
     names = list(dict.fromkeys(p for kind in kinds().values() for p in promises(kind)))
     rows: dict[str, dict[str, str | tuple[str, str]]] = {}
@@ -64,7 +64,7 @@ def plot_promises() -> Axes:
             for r in every
         }
         rows[name] = {r: (str(n), "broken") if n else ("", "no break") for r, n in counts.items()}
-    title = f"Kafka breaks promises in {counted(len(kinds()), 'kind')} of schedules, by release"
+    title = f"Kafka breaks promises in {counted(len(kinds()), 'kind')} of scenarios, by release"
     colours = {"broken": OUTCOMES["lost"], "no break": FAINT}
     legend = {"broken": "kinds that break it", "no break": "no stored kind breaks it"}
     return plot_matrix(rows, title, colours=colours, legend=legend, size=(0.75, 0.3))
@@ -79,15 +79,15 @@ def proof() -> pd.DataFrame:
 
 
 def hunted() -> pd.DataFrame:
-    """What was run on each release: processor seconds, schedules, steps, breaks of new kinds."""
+    """What was run on each release: processor seconds, scenarios, steps, breaks of new kinds."""
     rows = pd.read_csv(DATA / "hunt" / "runs.csv")
     columns = ["seconds", "schedules", "steps", "new"]
     sums = rows.groupby(["release", "level"], as_index=False)[columns].sum()
     return sums.sort_values("release", key=lambda names: names.map(release), kind="stable")
 
 
-def schedule(name: str) -> list[str]:
-    """The shortest schedule of a kind, one action per line. Raises ValueError naming the kinds."""
+def shortest(name: str) -> list[str]:
+    """The shortest scenario of a kind, one action per line. Raises ValueError naming the kinds."""
     if name not in kinds():
         raise ValueError(f"unknown kind {name!r}; known: {', '.join(kinds())}")
     return re.split(r";\s*", str(kinds()[name]["schedule"]))

@@ -114,10 +114,9 @@ def _acknowledge(broker: Broker, delayed: DelayedProduce) -> m.Send:
 
 
 def _has_news(broker: Broker, role: Leader, fetch: m.Fetch, moved: bool) -> bool:
-    """Whether a parked fetch completes: for data, an error, or (2.4-2.5) a newer high watermark.
-
-    Kafka checks this only after an append, or when the high watermark has moved: a new leader epoch
-    alone leaves it parked. Source: tryCompleteDelayedRequests, P 2.4.1:551, 3.7.1:819.
+    """Whether a parked fetch completes: for data, an error, a divergence, or (2.4-2.5) a newer high
+    watermark. Kafka checks this only after an append, or when the high watermark has moved: a new
+    leader epoch alone leaves it parked. Source: tryCompleteDelayedRequests, P 2.4.1:551, 3.7.1:819.
     """
     if fetch.offset < broker.log.log_end_offset:
         return True
@@ -126,7 +125,7 @@ def _has_news(broker: Broker, role: Leader, fetch: m.Fetch, moved: bool) -> bool
         return moved
     is_news = remote.last_sent_high_watermark < broker.log.high_watermark
     pushes = is_news and broker.version.pushes_high_watermark
-    return pushes or reading.epoch_error(broker, fetch.leader_epoch) is not None
+    return pushes or any(reading.examine_fetch(broker, fetch))
 
 
 def read_again(broker: Broker, parked: Iterable[ParkedFetch]) -> tuple[m.Output, ...]:

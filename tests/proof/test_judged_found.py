@@ -50,6 +50,19 @@ def test_r_a_follower_remembers_replicas_that_an_order_adds(release) -> None:
     assert [change.isr for change in asked] == [(1,)]
 
 
+@pytest.mark.parametrize("release", ["2.7.2", "3.3.2", "4.1.2"])
+def test_z_a_parked_fetch_hears_that_its_epoch_has_gone(release) -> None:
+    """The leader's new epoch begins where the fetched one did; then the high watermark moves."""
+    settings = {"min_insync_replicas": 2, "replica_lag_time_max_ms": 30_000}
+    leader = player("partition", KafkaVersion.of(release), settings)
+    brokers = ["brokers", *([number, 0, True] for number in (1, 2, 3, 4))]
+    fetch = ["fetch", 3, 1, 3, -1, 0]
+    before = [["order", 1, 1, [1, 2, 3, 4]], brokers, ["produce"], ["order", 3, 2, [1, 3, 4]]]
+    for command in (*before, fetch, ["order", 4, 3, [1, 3]]):
+        leader.do(*command)
+    assert leader.seen()["fetch of 3"] == [1, 1]
+
+
 UNCLEAN = {"unclean_leader_election_enable": True, "min_insync_replicas": 3}
 NO_ELR = UNCLEAN | {"partitions": [[1]], "has_elr": False}
 MOVES = [["expire", 1], ["reassign", [1, 2]]]
@@ -81,4 +94,4 @@ def test_a_controller_shows_what_kafka_shows(letter, releases, settings, schedul
 
 
 def test_each_is_listed() -> None:
-    assert {"Q", "R", *(row[0] for row in CONTROLLERS)} < set(judged.found())
+    assert {"Q", "R", "Z", *(row[0] for row in CONTROLLERS)} < set(judged.found())

@@ -27,5 +27,5 @@ docstring says so; found.toml lists those differences as not corrected.
     fetcher.py    Kafka's follower; control.py its controller; world.py the objects that all share
     jvm.py        Java objects of any release, by JPype; jars.py Kafka's jars, from Maven
     watch.py      the changes of a release against the one before it
-    power.py      which verdicts data/judged stores, and which wrong rules they detect
+    mutants.py    wrong rules, which stored steps notice them, and which runs are worth storing
 """

@@ -20,7 +20,7 @@ from typing import Any
 import click
 
 from isrlab_proof.judged.stored import COMPARED, ENDING, FOLDER, SETTINGS, JudgedRun, Seen
-from judge import jars, power, schedules
+from judge import jars, mutants, schedules
 from judge.classes import CLASSES, Judged
 from judge.world import World
 
@@ -48,7 +48,7 @@ def judge(release: str, kinds: tuple[str, ...], seeds: range, folder: str, store
         runs, differences = judge_class(CLASSES[kind], world, release, seeds)
         found += differences
         if store and not differences:
-            write(release, power.choose(runs, jars.rules(release)))
+            write(release, mutants.choose(runs, jars.rules(release)))
             note(kind, release, sum(len(run.schedule) for run in runs))
     return found > 0
 

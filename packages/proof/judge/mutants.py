@@ -2,9 +2,10 @@
 
 Each rule of rules.py and kraft.py that a judged class needs is made wrong in one place at a time: a
 condition is dropped, reversed, or moved by one; a value is another one, or one more or less. Only
-places that the release evaluates are changed. A variant is noticed if the engine with it differs
-from Kafka in a stored step. data/judged/mutants.csv has the numbers, and survivors.csv what was not
-noticed; its columns `same` (the release cannot show the variant) and `why` are written by hand.
+places that the release evaluates are changed. Each field of a release also gets its other forms. A
+variant is noticed if the engine with it differs from Kafka in a stored step. mutants.csv in
+data/judged has the numbers, and survivors.csv what was not noticed; its columns `same` (the release
+cannot show the variant) and `why` are written by hand. Stored are the runs that notice the most.
 """
 
 from __future__ import annotations
@@ -21,14 +22,36 @@ import click
 import pandas as pd
 
 from isrlab.engine import choices, kraft, rules
+from isrlab.engine.choices import Form
 from isrlab.engine.versions import RULES, KafkaVersion
 from isrlab_proof import judged
 from isrlab_proof.judged import JudgedRun
 from judge import jars
 
-FIRST = (2, 4)
+STEPS = 2_000  # kept of each release, or more where a variant needs it
 SCORES, SURVIVORS = judged.FOLDER / "mutants.csv", judged.FOLDER / "survivors.csv"
 LEFT_OUT = {"isr_check_period_ms", "announces_isr_change"}  # timers, which no schedule has
+# The rules that each class depends on. Not listed: defaults of the fleet and of clients, rules of
+# ZooKeeper's controllers, the task that checks the ISR, and a proposed rule that no release has
+RULES_OF = {
+    "partition": (
+        "lag_clock", "clock_reset", "shrink_rule", "expand_rule", "eligibility",
+        "high_watermark_set", "high_watermark_held_under_min_isr", "high_watermark_after_shrink",
+        "high_watermark_only_if_follower_moved", "isr_write", "after_isr_error",
+        "order_frees_isr_request", "ignores_known_order", "epoch_entry", "pushes_high_watermark",
+        "refuses_former_incarnation", "failed_fetch_resets_follower", "accepts_any_acks",
+        "not_leader_error",
+    ),
+    "follower": (
+        "truncation", "follow_again", "epoch_entry", "cleans_epochs_at_log_end",
+        "fences_stale_leader_epoch", "halts_on_log_end_past_leader",
+    ),
+    "controller": (
+        "epoch_bump_on_isr_shrink", "eligible_leader_replicas", "kraft_elects_uncleanly",
+        "reassignment", "elr_of_replicas_only", "min_isr_of_own_partition",
+        "handles_shutdown_again",
+    ),
+}  # fmt: skip
 OTHERS: dict[type, tuple[type, ...]] = {
     ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE),
     ast.GtE: (ast.Gt, ast.Lt), ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.In: (ast.NotIn,),
@@ -37,24 +60,32 @@ OTHERS: dict[type, tuple[type, ...]] = {
 
 
 class Variant(NamedTuple):
-    """A rule with one change, such as "a < b -> a <= b"."""
+    """A rule with one change, such as "a < b -> a <= b", or in another form ("form -> no")."""
 
-    module: ModuleType
     rule: str
     change: str
-    source: str
+    version: KafkaVersion
+    module: ModuleType = rules
+    source: str = ""  # of the changed function
 
-    def is_noticed(self, runs: Iterable[JudgedRun], version: KafkaVersion) -> bool:
+    def is_noticed(self, runs: Iterable[JudgedRun]) -> bool:
         made: dict[str, Any] = {}
         exec(f"from __future__ import annotations\n{self.source}", vars(self.module), made)
-        with mock.patch.object(self.module, self.rule, made[self.rule]):
+        with mock.patch.dict(vars(self.module), made):
             try:
-                return not all(run.agrees(version) for run in runs)
+                return not all(run.agrees(self.version) for run in runs)
             except Exception:  # an engine that fails
                 return True
 
 
-def variants(version: KafkaVersion) -> Iterator[Variant]:
+def variants(version: KafkaVersion, kinds: Iterable[str]) -> Iterator[Variant]:
+    """The wrong rules of a release that runs of these classes should notice."""
+    for field in sorted({rule for kind in kinds for rule in RULES_OF[kind]}):
+        value = getattr(version, field)
+        every = {*type(value)} if isinstance(value, Form) else {False, True}
+        for other in sorted(every - {value}):
+            switched = version.with_(**{field: other})
+            yield Variant(field, f"form -> {switched.form(field)}", switched)
     modules = (rules, kraft) if version.eligible_leader_replicas else (rules,)
     for module in modules:
         for name, rule in inspect.getmembers(module, inspect.isfunction):
@@ -68,7 +99,7 @@ def variants(version: KafkaVersion) -> Iterator[Variant]:
                 for other in evaluated.wrong(node, rule.__annotations__["return"]):
                     source = ast.unparse(deepcopy(tree, {id(node): other}))
                     if source != right:
-                        yield Variant(module, name, _short(node, other), source)
+                        yield Variant(name, _short(node, other), version, module, source)
 
 
 def _short(*nodes: ast.AST) -> str:
@@ -154,34 +185,43 @@ class Evaluated:
                 yield from (ast.Return(ast.Constant(is_so)) for is_so in (True, False))
 
 
-def survivors(
-    wrong: Iterable[Variant], runs: list[JudgedRun], version: KafkaVersion
-) -> list[Variant]:
+def survivors(wrong: Iterable[Variant], runs: list[JudgedRun]) -> list[Variant]:
     """The variants that these runs do not notice."""
-    return [variant for variant in wrong if not variant.is_noticed(runs, version)]
+    return [variant for variant in wrong if not variant.is_noticed(runs)]
+
+
+def choose(runs: list[JudgedRun], version: KafkaVersion) -> list[JudgedRun]:
+    """The first runs, up to `STEPS` steps, and each later one that notices another variant."""
+    left, chosen, steps = list(variants(version, [runs[0].kind])), [], 0
+    for run in runs:
+        still = survivors(left, [run])
+        if steps < STEPS or still != left:
+            chosen.append(run)
+            steps += len(run.schedule)
+        left = still
+    return chosen
 
 
 def measured(release: str) -> tuple[list[Variant], list[Variant]]:
     """All variants of the rules that a stored run needs, and those that none notices."""
-    version = KafkaVersion.of(release)
     kinds = [kind for kind in judged.CLASSES if release in judged.releases(kind)]
     runs = [run for kind in kinds for run in judged.read(kind, release)]
-    every = list(variants(version))
+    every = list(variants(KafkaVersion.of(release), kinds))
     broken = [variant._replace(source=f"def {variant.rule}(*_): raise ValueError")
-              for variant in {v.rule: v for v in every}.values()]  # fmt: skip
-    idle = {variant.rule for variant in survivors(broken, runs, version)}
+              for variant in {v.rule: v for v in every if v.source}.values()]  # fmt: skip
+    idle = {variant.rule for variant in survivors(broken, runs)}
     every = [variant for variant in every if variant.rule not in idle]
-    return every, survivors(every, runs, version)
+    return every, survivors(every, runs)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("releases", nargs=-1)
 def main(releases: tuple[str, ...]) -> None:
-    """Measure these releases, or all with stored steps from 2.4 on, and store both tables."""
+    """Measure these releases, or all with stored steps, and store both tables."""
     scores = pd.read_csv(SCORES, index_col="release")
     told = pd.read_csv(SURVIVORS, keep_default_na=False, index_col=["rule", "change"])
     left: dict[Any, set[str]] = {key: {*names.split()} for key, names in told["releases"].items()}
-    for release in releases or [r for r in jars.EVERY if jars.numbers(r) >= FIRST]:
+    for release in releases or jars.EVERY:
         every, missed = measured(release)
         noticed = {variant.rule for variant in every if variant not in missed}
         keys = [(v.rule, v.change if v.rule in noticed else "any") for v in missed]

@@ -21,6 +21,7 @@ WHOLE = "3.5.2"  # the first with the logs and partitions that level two can mak
 LOGGING = ("slf4j-log4j", "log4j-slf4j", "reload4j", "logback")  # without these SLF4J is silent
 # Only the quick compiler: a run of a few seconds takes half the processor time.
 QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+SCALA = [("org.scala-lang", "scala-compiler", "2.13.18", "")]
 MAIN = "org.apache.kafka.controller.Hunt"
 
 
@@ -61,13 +62,23 @@ def built(release: str, what: str, sources: list[tuple[str, str]], theirs: str) 
     for name, text in sources:
         (folder / "source" / name).write_text(text)
     files = [str(folder / "source" / name) for name, _ in sources]
-    command = ["javac", "-nowarn", "-proc:none", "-cp", theirs, "-d", str(folder), *files]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        errors = [x for x in done.stderr.splitlines() if "error:" in x]
-        raise NoCompilerError(f"{release}, {what}: " + "\n".join(errors[:6]))
+    for ending in sorted({Path(file).suffix for file in files}):
+        mine = [file for file in files if file.endswith(ending)]
+        command = [*compiler(ending), "-nowarn", "-cp", theirs, "-d", str(folder), *mine]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            errors = [x for x in (done.stderr + done.stdout).splitlines() if "error:" in x]
+            raise NoCompilerError(f"{release}, {what}: " + "\n".join(errors[:6]))
     (folder / "done").touch()
     return folder
+
+
+def compiler(ending: str) -> list[str]:
+    """The command that compiles sources with this ending; Scala's compiler comes from Maven."""
+    if ending == ".java":
+        return ["javac", "-proc:none"]
+    scala = jars.classpath("scala", lambda _: SCALA)
+    return ["java", "-cp", ":".join(scala), "scala.tools.nsc.Main"]
 
 
 def broken(release: str, schedule: str, repaired: tuple[str, ...] = ()) -> list[str]:

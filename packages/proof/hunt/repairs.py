@@ -26,6 +26,7 @@ class Edit(NamedTuple):
     replacement: str
 
 
+PARTITION = "kafka/cluster/Partition.scala"
 MANAGER = "controller/ReplicationControlManager"
 BUILDER = "controller/PartitionChangeBuilder"
 TOPICS, TOPIC = "image/TopicsDelta", "image/TopicDelta"
@@ -131,6 +132,12 @@ REPAIRS: dict[str, list[Edit]] = {
         Edit(MANAGER, r"(private static final class LeaderAcceptor)",
              r"static java.util.List<Uuid> offlineNow = java.util.List.of(); \1"),
     ],
+    "joins_if_caught_up": [  # as PR 23024 for KAFKA-19996 describes itself; its diff was not read
+        Edit(PARTITION, r"(followerEndOffset >= leaderLog\.highWatermark &&"
+             r" leaderEpochStartOffsetOpt\.exists\(followerEndOffset >= _\))",
+             r"\1 && (!isUnderMinIsr || followerReplica.stateSnapshot.isCaughtUp("
+             "leaderLog.logEndOffset, time.milliseconds, replicaLagTimeMaxMs))"),
+    ],
     RACE: [],
 }  # fmt: skip
 
@@ -143,29 +150,30 @@ EDITS = REPAIRS | {
 }
 
 
-def sources(release: str) -> zipfile.ZipFile:
-    """The sources of Kafka's controller, fetched by Maven. Raises NoJarsError if there are none."""
+def source(release: str, file: str) -> str:
+    """A file of Kafka's sources, fetched by Maven. Raises NoJarsError if there are none."""
+    name = "kafka_2.13" if file.endswith(".scala") else "kafka-metadata"
     folder = jars.CACHE / f"{release}-sources"
-    jar = folder / f"kafka-metadata-{release}-sources.jar"
-    artifact = f"-Dartifact=org.apache.kafka:kafka-metadata:{release}:jar:sources"
+    jar = folder / f"{name}-{release}-sources.jar"
+    artifact = f"-Dartifact=org.apache.kafka:{name}:{release}:jar:sources"
     command = ["mvn", "-q", "dependency:copy", artifact, f"-DoutputDirectory={folder}"]
     if not jar.exists():
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path.home())
         if done.returncode:
-            raise jars.NoJarsError(f"Maven has no sources of Kafka's controller {release}")
-    return zipfile.ZipFile(jar)
+            raise jars.NoJarsError(f"Maven has no sources of {name} {release}")
+    with zipfile.ZipFile(jar) as sources:
+        return sources.read(file).decode()
 
 
 def edited(release: str, names: tuple[str, ...]) -> list[tuple[str, str]]:
     """The sources of the classes that these edits change, as (file name, text)."""
     texts: dict[str, str] = {}
-    names = tuple(name for name in names if EDITS[name])
-    with sources(release) as jar:
-        for edit in (edit for name in names for edit in EDITS[name]):
-            path = f"org/apache/kafka/{edit.file}.java"
-            text = texts.get(edit.file) or jar.read(path).decode()
-            text, count = re.subn(edit.pattern, edit.replacement, text)
-            if count != 1:
-                raise ValueError(f"{release}, {edit.file}: {count} times: {edit.pattern}")
-            texts[edit.file] = text
-    return [(f"{Path(file).name}.java", text) for file, text in texts.items()]
+    for edit in (edit for name in names for edit in EDITS[name]):
+        is_whole = edit.file.endswith(".scala")
+        path = edit.file if is_whole else f"org/apache/kafka/{edit.file}.java"
+        text = texts.get(path) or source(release, path)
+        text, count = re.subn(edit.pattern, edit.replacement, text)
+        if count != 1:
+            raise ValueError(f"{release}, {path}: {count} times: {edit.pattern}")
+        texts[path] = text
+    return [(Path(path).name, text) for path, text in texts.items()]

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,19 +20,27 @@ from typing import Any
 
 import click
 
+from isrlab.engine.versions import KafkaVersion
+from isrlab.installed import DATA
 from isrlab_proof.judged.stored import COMPARED, ENDING, FOLDER, SETTINGS, JudgedRun, Seen
 from judge import jars, mutants, schedules
 from judge.classes import CLASSES, Judged
 from judge.world import World
 
+RULES = tomllib.loads((DATA / "rules_to_try.toml").read_text())["rules"]
+PROPOSED = [name for name, row in RULES.items() if "repairs" in row]
 MOST = 3  # differences shown for a class
 ONE_JVM = 250  # schedules in one JVM, which would run out of memory with more
 
 
-def judge(release: str, kinds: tuple[str, ...], seeds: range, folder: str, store: bool) -> bool:
+def judge(
+    release: str, kinds: tuple[str, ...], seeds: range, folder: str, store: bool, rule: str | None
+) -> bool:
     """Print how Kafka and the engine differ; True if they do, or if nothing was judged."""
+    proposal: dict[str, Any] = RULES[rule] if rule else {"repairs": (), "choices": {}}
+    version = jars.rules(release).with_(**proposal["choices"])
     try:
-        world = World(release, folder)
+        world = World(release, folder, tuple(proposal["repairs"]))
     except jars.NoJarsError as missing:
         print(f"{release}: not judged: {missing}", flush=True)
         return True
@@ -45,10 +54,10 @@ def judge(release: str, kinds: tuple[str, ...], seeds: range, folder: str, store
         print(f"{release:9} {kind:10} is not judged: {why}", flush=True)
     found = not judged
     for kind in judged:
-        runs, differences = judge_class(CLASSES[kind], world, release, seeds)
+        runs, differences = judge_class(CLASSES[kind], world, release, version, seeds)
         found += differences
         if store and not differences:
-            write(release, mutants.choose(runs, jars.rules(release)))
+            write(release, mutants.choose(runs, version))
             note(kind, release, sum(len(run.schedule) for run in runs))
     return found > 0
 
@@ -61,10 +70,10 @@ def unplayed(judged: Judged, number: tuple[int, ...]) -> str:
 
 
 def judge_class(
-    judged: Judged, world: World, release: str, seeds: range
+    judged: Judged, world: World, release: str, version: KafkaVersion, seeds: range
 ) -> tuple[list[JudgedRun], int]:
     """Kafka's states in the runs that agree, and the number of other runs, at most `MOST`."""
-    version, begun = jars.rules(release), time.monotonic()
+    begun = time.monotonic()
     runs: list[JudgedRun] = []
     steps = differences = 0
     for seed in seeds:
@@ -124,6 +133,7 @@ def note(kind: str, release: str, steps: int) -> None:
 @click.option("--seed", default=0, show_default=True, help="The first schedule.")
 @click.option("--jobs", default=1, show_default=True, help="Releases at a time.")
 @click.option("--store", is_flag=True, help="Store verdicts of these releases in data/judged.")
+@click.option("--rule", type=click.Choice(PROPOSED), help="Both by this rule of no release.")
 @click.option("--folder", hidden=True, help="Judge here and now, with the logs in this folder.")
 def main(releases: tuple[str, ...], jobs: int, **options: Any) -> None:
     """Compare Kafka's own classes with the engine, step by step, on random schedules.
@@ -136,6 +146,7 @@ def main(releases: tuple[str, ...], jobs: int, **options: Any) -> None:
     python -m judge 2.8.2 --seed 7 --runs 1  one schedule
     python -m judge --kind follower          one class
     python -m judge --store                  and store Kafka's states in data/judged
+    python -m judge 4.1.2 --rule "wait to join under min ISR"   a rule that is only proposed
     """
     for release in releases:
         try:
@@ -144,15 +155,19 @@ def main(releases: tuple[str, ...], jobs: int, **options: Any) -> None:
             raise click.UsageError(str(error)) from None
     seeds = range(options["seed"], options["seed"] + options["runs"])
     kinds, folder = options["kinds"] or tuple(CLASSES), options["folder"]
+    rule = options["rule"]
+    if rule and options["store"]:
+        raise click.UsageError("--store is for rules that the release has")
     if folder:
         try:
-            found = [judge(each, kinds, seeds, folder, options["store"]) for each in releases]
+            found = [judge(each, kinds, seeds, folder, options["store"], rule) for each in releases]
         except BaseException:
             found = [True]
             traceback.print_exc()
         sys.stdout.flush()
         os._exit(any(found))  # the threads of a ReplicaManager would keep the JVM alive
     words = [*(f"--kind={k}" for k in kinds), *(["--store"] if options["store"] else [])]
+    words += [f"--rule={rule}"] if rule else []
     size = len(seeds) if options["store"] else ONE_JVM
     parts = [seeds[start : start + size] for start in range(0, len(seeds), size)]
     tasks = [
@@ -170,7 +185,8 @@ def in_processes(tasks: list[list[str]], jobs: int) -> int:
     with tempfile.TemporaryDirectory(prefix="isrlab-judge-") as temporary:
 
         def judged(words: list[str]) -> int:
-            command = [sys.executable, "-m", "judge", *words, f"--folder={temporary}"]
+            folder = tempfile.mkdtemp(dir=temporary)  # its own: a difference leaves its logs there
+            command = [sys.executable, "-m", "judge", *words, f"--folder={folder}"]
             running.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True))
             return running[-1].wait()
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import jpype
 
+from hunt import javac, repairs
 from judge import jars
 
 FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-Xshare:auto", "-Xrs")
@@ -54,12 +55,15 @@ NAMES = {
 }
 
 
-def start(release: str) -> bool:
+def start(release: str, repaired: tuple[str, ...] = ()) -> bool:
     """Start this process's JVM; returns whether it has Kafka's test jars. Raises NoJarsError."""
     try:
         paths, has_tests = jars.classpath(release), True
     except jars.NoJarsError:
         paths, has_tests = jars.classpath(release, jars.controller), False
+    if repaired:
+        sources = repairs.edited(release, repaired)
+        paths = [str(javac.built(release, "repaired", sources, ":".join(paths))), *paths]
     jpype.startJVM(*FLAGS, classpath=paths)
     system = java("java.lang.System")
     errors, nowhere = system.err, java("java.io.OutputStream").nullOutputStream()

@@ -16,8 +16,8 @@ from judge.jvm import COMMON, LOG, SERVER, either, has, java, make, methods, sca
 class World:
     """The objects that all partitions of a JVM share, such as a log manager for each min ISR."""
 
-    def __init__(self, release: str, folder: str) -> None:
-        self.has_tests = start(release)
+    def __init__(self, release: str, folder: str, repaired: tuple[str, ...] = ()) -> None:
+        self.has_tests = start(release, repaired)
         self.release = jars.numbers(release)
         self.folder, self.topics = Path(folder), 0
         self.logs = cache(self._logs)

@@ -139,6 +139,18 @@ def test_an_hour_is_an_hour(request):
     assert IN_ALL.findall(page) == [str(math.ceil(total))]
 
 
+def test_the_path_states_todays_rule_alone():
+    """Outside what is folded there is no number of a release or an issue."""
+    number = re.compile(
+        r"(?i)(KAFKA|KIP)-\d|\b(since|up to|from|until|in|before|Kafka|running) \d\.\d+(?! s)"
+    )
+    for name in KINDS["learn"]["most"]:
+        cells = nbformat.read(PATHS[name], as_version=4).cells
+        prose = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+        found = number.search(MARKUP.sub(" ", FOLDED.sub(r"\1", prose)))
+        assert found is None, (name, found)
+
+
 def test_the_first_notebook_lists_the_path_with_its_minutes(request):
     def line(match: re.Match[str]) -> str:
         return f"]({match[1]}.ipynb), {SHOWN[match[1]]} minutes"

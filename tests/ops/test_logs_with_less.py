@@ -191,6 +191,16 @@ def test_a_full_isr_of_an_idle_partition_does_not_prove_that_a_broker_is_reached
     assert (incident.what, incident.who, incident.is_over) == ("silent", (3,), False)
 
 
+@pytest.mark.parametrize(
+    ("recording", "pod", "status"),
+    [("incidents/392-rolled-then-killed", "broker-1", WRONG), ("moved-392", "broker-3", NOT_KNOWN)],
+)
+def test_a_replica_was_not_moved_that_left_in_a_leader_epoch_that_goes_on(recording, pod, status):
+    """Broker 3 is killed; and replicas are moved away, which raises the leader epoch."""
+    (logs,) = (RECORDED.parent / recording).glob(f"**/{pod}")
+    assert look(logs, min_isr=2).status == status
+
+
 def test_what_a_broker_saw_before_its_restart_is_no_lost_contact(tmp_path):
     """In this recording broker 1 could not reach broker 3, and was then itself restarted."""
     with tarfile.open(RECORDED.parent / "eras" / "0.10.2.2-trace.tar.xz") as archive:

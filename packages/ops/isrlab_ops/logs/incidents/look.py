@@ -177,7 +177,7 @@ def _contradicted(faults: Sequence[Fault]) -> list[str]:
 def _perhaps_back(logs: BrokerLogs, history: History, record: Record) -> set[Key]:
     """Short partitions whose return only another log may show (in KRaft, a state-change.log), or
     whose deletion (a server.log); or, where moves are seen or no controller is, the replica's move
-    (its server.log)."""
+    (its server.log), unless it left in a leader epoch that goes on."""
     if not logs.file_rows or any(scene.has_metadata_log for scene in history.scenes):
         return set()
     servers = [row["brokers"] for row in logs.file_rows if "server" in (row["parts"] or "").split()]
@@ -192,7 +192,7 @@ def _perhaps_back(logs: BrokerLogs, history: History, record: Record) -> set[Key
         out, leader = record.replicas[key] - {*spans[-1].isr}, record.leader_at(key, record.end_ms)
         is_unheard = not hears_all and (is_kraft or heard.isdisjoint({str(leader), "?"}))
         is_left = is_moved and not gone & out and heard.isdisjoint({*map(str, out), "?"})
-        if out and (is_unheard or is_left):
+        if out and (is_unheard or (is_left and not out & record.kept[key])):
             dark.add(key)
     return dark
 

@@ -136,7 +136,7 @@ def test_an_archive_that_is_a_bomb_is_broken_off(tmp_path, line):
     logs = reader.read_local(path)
     (file,), (reason,) = logs.files.to_pylist(), reasons(logs).values()
     assert file["lines"] < 6_000_000
-    assert "more than 100 times the size of the archive" in file["status"] == reason
+    assert "more than 500 times the size of the archive" in file["status"] == reason
 
 
 def test_empty_lines_are_counted(tmp_path):

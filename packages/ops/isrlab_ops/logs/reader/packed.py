@@ -24,8 +24,8 @@ from typing import IO, Any, Self
 
 UNPACKED_BYTES = 1024 * 1024
 PACKED_BYTES = 4 * 1024  # of zstd and lz4, unpacked in one step: they may expand to 128 MB
-# No log shrinks to a hundredth: a larger ratio, above this size, is a zip bomb.
-MOST_RATIO, BOMB_BYTES = 100, 4 * 1024 * 1024
+# A log that repeats one error shrinks to 1/110: a larger ratio than this, above this size, is a bomb.
+MOST_RATIO, BOMB_BYTES = 500, 4 * 1024 * 1024
 # How each kind of compressed file begins.
 MAGIC = {
     b"\x1f\x8b": "gzip",

@@ -102,6 +102,8 @@ MORE = {
     "412-idle-killed": ([("died", (3,))], 1),
     "372-wrong-address": ([("restart", ()), ("not_reached", (3,))], 1),
     "422-damaged": ([("damaged_segment", ()), ("restart", ())], 1),
+    "0901-too-large": ([("message_too_large", ())], 1),
+    "241-lower-limit": ([("message_refused", (3,))], 1),
     "392-no-files": ([("out_of_resources", (3,))], 1),
     "422-loaded": ([], 0),
     **TIMED,
@@ -479,3 +481,25 @@ def test_the_notebook_says_what_the_figures_do():
     text = "".join(line for cell in cells for line in cell["source"])
     assert f"All {total['cases']} simulated incidents" in text
     assert f"all {real['cases']} recorded ones" in text
+
+
+LARGE = "Replication is failing due to a message that is greater than replica.fetch.max.bytes"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"[ReplicaFetcherThread-0-1], {LARGE} for partition [t,0]. This",  # 0.10.0
+        f"[ReplicaFetcherThread-0-1]: {LARGE} for partition t-0. This",  # 0.10.2, 0.11
+        f"[ReplicaFetcher replicaId=3, leaderId=1, fetcherId=0] {LARGE} for partition t-0. This",
+    ],
+)
+def test_a_record_that_is_too_large_is_named_where_a_replica_is_out_and_is_no_alarm(tmp_path, line):
+    head = "[2026-11-24 09:59:50,000] "
+    start = f"{head}INFO [Kafka Server 3], starting (kafka.server.KafkaServer)\n"
+    failed = f"{head}ERROR {line} (kafka.server.ReplicaFetcherThread)\n"
+    (tmp_path / "3.log").write_text(start + failed, encoding="utf-8")
+    assert look(tmp_path).incidents == []
+    shrink = "Partition [t,0] on broker 1: Shrinking ISR for partition [t,0] from 1,2,3 to 1,2"
+    (tmp_path / "1.log").write_text(f"{head}INFO {shrink} (kafka.cluster.Partition)\n", "utf-8")
+    assert [each.what for each in look(tmp_path).incidents] == ["message_too_large"]

@@ -180,6 +180,13 @@ class Recorder:
             file.seek(-1, os.SEEK_END)  # where a batch has the number of its last record's headers
             file.write(b"\xff")
 
+    def _large(self, topic: str, size: str) -> None:
+        """Send one large record with acks=1 to partition 0 of a topic."""
+        options = self.cluster.client() | {"acks": 1, "message.max.bytes": 2 * int(size)}
+        producer = Producer(options)
+        producer.produce(topic, bytes(int(size)), partition=0)
+        producer.flush(5)
+
     def _limit(self, number: str) -> None:
         """Let a broker open no more files than it has open now."""
         pid = self.cluster.processes[int(number)].pid
@@ -504,6 +511,24 @@ def no_files(recorder: Recorder) -> None:
     recorder.do("wait 10; limit 3; wait 25")
 
 
+def too_large(recorder: Recorder) -> None:
+    """A topic takes a record that is larger than what a follower fetches at once."""
+    recorder.create("orders", (1, 2, 3), (2, 3, 1), (3, 1, 2), min_insync_replicas=2,
+                    max_message_bytes=2_000_000)  # fmt: skip
+    recorder.feed("orders", "all")
+    recorder.do("wait 8; large orders 1500000; wait 25")
+
+
+def lower_limit(recorder: Recorder) -> None:
+    """A broker is restarted with a lower message.max.bytes than that of the leaders it follows."""
+    _usual(recorder)
+    recorder.do("wait 6; shut 3")
+    path = recorder.cluster.home(3) / "server.properties"
+    path.write_text(path.read_text() + "message.max.bytes=10000\n")
+    recorder.note("message.max.bytes of 3 is 10000")
+    recorder.do("wait 2; start 3; settle 20; wait 3; large orders 50000; wait 20")
+
+
 def dir_locked(recorder: Recorder) -> None:
     """A second process is started on the directory of a hanging broker, and ends by itself."""
     _usual(recorder)
@@ -521,7 +546,7 @@ SCRIPTS: dict[str, Script] = {
         leaderless, slow_leader_only, slow_disk, slow_disk_of_all,
         quorum_lost, old_controller, frozen_controller, cancelled, made_again,
         start_fails, dir_locked, idle_killed, idle_host_gone, loaded, rolled_then_killed,
-        wrong_address, damaged, no_files, migration,
+        wrong_address, damaged, too_large, lower_limit, no_files, migration,
     )
 }  # fmt: skip
 WITH_QUORUM = ("quorum-lost", "old-controller")

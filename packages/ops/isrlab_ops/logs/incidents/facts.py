@@ -31,8 +31,8 @@ PARTIES = (
     "broker", "link", "controller", "zookeeper", "cluster", "loss", "quorum", "strained", "topic",
     "cancelled", "migration",
 )  # fmt: skip
-SIGNS = ("session_lost", "disk_full", "out_of_resources", "start_failed", "damaged", "too_large",
-         "rolled")  # fmt: skip
+OF_RECORDS = ("damaged", "too_large", "refuses_large")  # that cannot be copied
+SIGNS = ("session_lost", "disk_full", "out_of_resources", "start_failed", *OF_RECORDS, "rolled")
 MIGRATION = ("PRE_MIGRATION", "MIGRATION", "POST_MIGRATION")  # states that KRaft stores
 LOSSES = ("unclean", "emptied", "leads", "cut", "tail_cut", "leaderless")  # Loss.rows
 
@@ -109,9 +109,13 @@ class Case:
         return self.own(self.record.said(kinds, self.span, None, **detail))
 
     def signs(self, name: str) -> list[Statement]:
-        """Rows of a sign; those about a partition only if it is one of the case."""
+        """Rows of a sign; those about a partition only if it is one of the case. What cannot be
+        copied its followers log, also where the party is the leader that removes them."""
         keys = {out.key for out in self.outs}
         rows = self.said("sign", sign=name)
+        if name in OF_RECORDS:
+            out = {out.replica for out in self.outs}
+            rows = [r for r in self.record.said("sign", self.span, sign=name) if r.broker in out]
         return [row for row in rows if row.topic is None or not keys or row.key in keys]
 
     def failed(self) -> list[Statement]:

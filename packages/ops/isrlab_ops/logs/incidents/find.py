@@ -22,7 +22,7 @@ from isrlab.events.wording import counted
 from isrlab_ops.logs.history.record import Record, clock
 from isrlab_ops.logs.incidents.contact import lost
 from isrlab_ops.logs.incidents.controllers import away, moments, strained
-from isrlab_ops.logs.incidents.facts import PARTIES, Facts, facts
+from isrlab_ops.logs.incidents.facts import OF_RECORDS, PARTIES, Facts, facts
 from isrlab_ops.logs.incidents.losses import Loss, LostRange, losses
 from isrlab_ops.logs.incidents.parties import (
     BEFORE_MS,
@@ -296,8 +296,8 @@ def _topics(case: Facts) -> list[str]:
 def _words(case: Facts) -> dict[str, str]:
     """The values for the placeholders in the rules' sentences."""
     ends = case.record.log_ends
-    named = [r for name in ("damaged", "too_large") for r in case.signs(name)]  # with a partition
-    keys = sorted({row.key for row in named} or _all_keys(case))
+    named = [row for name in OF_RECORDS for row in case.signs(name)]
+    keys = sorted({row.key for row in named if row.topic} or _all_keys(case))
     leaders = {row.replica for row in named} or {out.leader for out in case.outs}
     losing = next(filter(None, map(case.of_losses, ("emptied", "cut", "tail_cut"))), [])
     return {

@@ -13,8 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from test_incidents import EXPECTED, MORE, RECORDED
 
 import incident_world
+from isrlab_book.workbook.your_cluster.figures import REAL
 from isrlab_ops.logs.incidents.look import look
 from isrlab_ops.logs.incidents.rules import TABLE
 
@@ -59,6 +61,16 @@ def figures(count: int, how: str) -> list[dict[str, object]]:
     ]  # fmt: skip
 
 
+def of_recordings() -> dict[str, object]:
+    """The same for recordings of real brokers."""
+    known = MORE | {name: (incidents, 0) for name, incidents in EXPECTED.items()}
+    looks = {name: look(RECORDED / name / "logs", min_isr=2).incidents for name in known}
+    named = {name: [(i.what, i.blamed) for i in incidents] for name, incidents in looks.items()}
+    right = sum(named[name] == incidents for name, (incidents, _) in known.items())
+    return {"kind": REAL, "logs": "whole", "all": len(known), RIGHT: right,
+            WRONG: len(known) - right, NOT_KNOWN: 0, "named elsewhere": 0}  # fmt: skip
+
+
 @pytest.mark.parametrize("seed", range(2 * len(incident_world.KINDS)))
 def test_a_simulated_incident_is_named_rightly(seed):
     scene = incident_world.incident(seed)
@@ -82,6 +94,7 @@ def test_without_its_log_a_broker_is_not_called_slow(seed):
 
 if __name__ == "__main__":  # data/recordings/incidents/judged.csv
     rows = [row for how in incident_world.SPOILT for row in figures(int(sys.argv[1]), how)]
+    rows.append(of_recordings())
     writer = csv.DictWriter(sys.stdout, rows[0])
     writer.writeheader()
     writer.writerows(rows)

@@ -24,7 +24,7 @@ from typing import IO, Any, Self
 
 UNPACKED_BYTES = 1024 * 1024
 PACKED_BYTES = 4 * 1024  # of zstd and lz4, unpacked in one step: they may expand to 128 MB
-# A log that repeats one error shrinks to 1/110: a larger ratio than this, above this size, is a bomb.
+# A log that repeats one error shrinks to 1/110: a larger ratio, above this size, is a bomb.
 MOST_RATIO, BOMB_BYTES = 500, 4 * 1024 * 1024
 # How each kind of compressed file begins.
 MAGIC = {

@@ -7,7 +7,6 @@ import gzip
 import io
 import lzma
 import os
-import pickle
 import subprocess
 import sys
 import tarfile
@@ -17,7 +16,6 @@ import lz4.frame
 import pytest
 import zstandard
 
-from isrlab_ops.logs import recordings
 from isrlab_ops.logs.incidents.look import NOT_KNOWN, look
 from isrlab_ops.logs.reader import LogDirError, files, many_files, packed, read_local
 
@@ -279,34 +277,3 @@ def test_several_processes_read_the_same(tmp_path, monkeypatch):
         assert getattr(logs, name).to_pylist() == getattr(expected, name).to_pylist()
     monkeypatch.setattr(many_files, "_SERVE", "raise SystemExit(1)")
     assert read_local(tmp_path).events.to_pylist() == expected.events.to_pylist()
-
-
-@pytest.mark.parametrize("read_bytes", [150_000, 190_001])
-def test_a_large_file_in_parts_reads_the_same(read_bytes, tmp_path, monkeypatch):
-    """With another release in the middle, truncations with and without effect, stack traces at the
-    ends of parts, and lines that are not text."""
-    texts = [path.read_bytes() for release in ("3.9", "4.1")
-             for path in sorted(recordings.folder(release).rglob("*.log"))]  # fmt: skip
-    strange = b"ISR \xff\n[2026-11-20 10:00:00,000] INFO ISR \x01 \n" * 150
-    middle, old = RELEASE.format(UTC, "1.1.1"), SHRINK.format(UTC, 1) * 3  # not a form of 3.9
-    texts = [text + strange for text in texts]
-    whole = b"".join([*texts, middle.encode(), *texts, old.encode()])
-    end = whole.rindex(b"\n", 0, 147_000) + 1  # so that the first block ends in a stack trace
-    (tmp_path / "server.log").write_bytes(whole[:end] + FULL + whole[end:])
-    monkeypatch.setattr(files, "READ_BYTES", read_bytes)
-    expected = read_local(tmp_path)
-    assert len(expected.rows) > 900 and len({row["lines"] for row in expected.unread_rows}) > 1
-    shares = []
-
-    def elsewhere(logs):
-        shares.append(len(logs))
-        return many_files._read(pickle.loads(pickle.dumps(logs)))
-
-    monkeypatch.setattr(many_files, "_read_elsewhere", elsewhere)
-    monkeypatch.setattr(many_files, "MUCH_BYTES", 100)
-    monkeypatch.setattr(many_files, "PART_BYTES", 200_000)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2}, raising=False)
-    logs = read_local(tmp_path)
-    assert len(shares) == 2 and sum(shares) > 1
-    for name in ("rows", "unread_rows", "file_rows"):
-        assert repr(getattr(logs, name)) == repr(getattr(expected, name))

@@ -308,24 +308,6 @@ def blocks(
         raise damage
 
 
-def divided(source: Source, part_bytes: int) -> Iterator[tuple[ReadBlock, int]]:
-    """Blocks of a file after which it can be divided, each with the number of lines to its end: the
-    first one, then others about `part_bytes` apart. None of a compressed or UTF-16 file."""
-    with open(source.path, "rb") as file:
-        first = file.peek(4)
-        if kind_of(first) or first[:2] in UTF_16:
-            return
-        lines, at, wanted = 0, 0, 0
-        for chunk in _blockwise(file):
-            size, at = whole_end(chunk), at + len(chunk)
-            # `blocks` ends one here if almost the whole chunk consists of whole lines.
-            if at >= wanted and size > 2 * MAX_LINE_BYTES and len(chunk) - size < MAX_LINE_BYTES:
-                wanted = at + part_bytes
-                whole = at - len(chunk) + size
-                yield _block(0, chunk[:size], False, whole), lines + chunk.count(b"\n", 0, size)
-            lines += chunk.count(b"\n")
-
-
 def _short_holes(data: bytes) -> bytes:
     return _HOLE.sub(bytes(HOLE_BYTES), data) if b"\0" in data else data
 

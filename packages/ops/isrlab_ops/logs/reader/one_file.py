@@ -13,7 +13,6 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import replace
 from itertools import chain, islice
 from typing import TypeAlias
 
@@ -74,7 +73,6 @@ class LogFile:
         self._layouts = 0
         self._loggers: set[tuple[str, str | None]] = set()  # with the levels of their lines
         self._printed: list[tuple[str, str]] = []  # settings, near the beginning
-        self._begun = self._known
 
     def read(self, step: Callable[[int], None] = lambda size: None) -> None:
         """Continue to read the file; `step` is called with the number of bytes read."""
@@ -98,46 +96,6 @@ class LogFile:
             self._keep_unread(self.lines + 1, self.damage)
         if block is not None:
             self._last = self._timed(block, _from_the_end(block)) or self._last
-
-    @property
-    def _known(self) -> tuple:
-        """What was learned from its lines, and matters to the next ones."""
-        return self.reader.layout, self.reader.releases, self._layouts
-
-    def part(self, before: ReadBlock, lines: int, end: int | None) -> LogFile:
-        """The part from the end of a block, which has `lines` above it, to byte `end`; it can be
-        read separately."""
-        reader = replace(self.reader, heads=0, headless=0)
-        part = LogFile(self.source._replace(end=end), self.order, reader)
-        part.lines, part.end, part._layouts = lines, before.end, self._layouts
-        part._before, part._begun = _last_lines(before), self._known
-        return part
-
-    @property
-    def size_bytes(self) -> int:
-        """What is left to read."""
-        return (self.source.end or self.source.size_bytes) - self.end
-
-    def add(self, part: LogFile) -> None:
-        """Take in the next part. It is read again if the lines before it teach something else."""
-        self.source = part.source
-        if part.damage or part._begun != self._known:
-            self.read()
-            return
-        heads, headless = self.reader.heads, self.reader.headless
-        self.reader, self._layouts, self._before = part.reader, part._layouts, part._before
-        self.reader.heads += heads
-        self.reader.headless += headless
-        self.lines, self.end = part.lines, part.end
-        self._first, self._last = self._first or part._first, part._last or self._last
-        self._rows += part._rows
-        self._void += part._void
-        self._loggers |= part._loggers
-        self.zones += part.zones
-        for source, brokers in part.brokers.items():
-            self.brokers[source] |= brokers
-        for row in chain(*part._unread.values()):
-            self._keep_unread(**row)
 
     @property
     def status(self) -> str:

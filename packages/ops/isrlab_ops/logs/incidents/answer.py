@@ -148,15 +148,14 @@ def _rows(
 
 
 def _unused(findings: Findings, quotes: dict[Place, Quote]) -> Iterator[AnswerRow]:
-    """While partitions are short: lines of the last minute like which no proof has one."""
+    """Unless all is well: lines of the last minute like which no proof has one."""
     known = {_alike(text) for quote in quotes.values() for text in (quote.text, quote.head)}
     like: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for ts_ms, file, line, text in findings.logs.warnings:
         if 0 <= findings.record.end_ms - ts_ms <= LAST_MS and _alike(text) not in known:
             like[_alike(text)].append((text, f"{file}:{line}"))
     most_first = sorted(like.values(), key=lambda lines: (" WARN" in lines[0][0], -len(lines)))
-    is_open = findings.under_replicated or findings.leaderless
-    for (text, place), *more in most_first[:MOST_UNUSED] if is_open else ():
+    for (text, place), *more in most_first[:MOST_UNUSED] if findings.status != CALM else ():
         count = f" ({counted(len(more) + 1, 'line')} like it)" * bool(more)
         where = f"in no proof, of the last minute: {place}{count}"
         yield AnswerRow("Unused", where, message(text.strip()))
@@ -172,6 +171,8 @@ def _done(first: Incident, story: Story, findings: Findings) -> str:
     if first.is_grave and first.is_over and not findings.under_replicated:
         return f"when {command}."
     if findings.status == CALM or (first.is_over and not findings.under_replicated):
+        if findings.status == NOT_KNOWN:
+            return "It is over; these logs do not show whether anything is left to repair."
         return "It is over: nothing is left to repair, only a cause to remove."
     ask = _HOST.sub(story.address, TO_ASK)
     return f"when {command}." if command else f"when {ask} prints nothing."
@@ -183,8 +184,7 @@ def _others(first: Incident, findings: Findings) -> str:
     text = counted(len(others), "more incident")
     text += f", {still} not over" if still else ", all over" if len(others) > 1 else ", over"
     last = max(others, key=lambda each: (not each.is_over, each.start_ms))
-    who = f"{_brokers(last.who)}, " if last.who else ""
-    return f"{text} (below): {who}{clock(last.start_ms)} UTC."
+    return f"{text} (below), {clock(last.start_ms)} UTC: {last.says}"
 
 
 def _first_of(doubts: Iterable[str]) -> str:

@@ -114,7 +114,7 @@ class Case:
         keys = {out.key for out in self.outs}
         rows = self.said("sign", sign=name)
         if name in OF_RECORDS:
-            out = {out.replica for out in self.outs}
+            out = {out.replica for out in self.outs} or {*self.brokers}
             rows = [r for r in self.record.said("sign", self.span, sign=name) if r.broker in out]
         return [row for row in rows if row.topic is None or not keys or row.key in keys]
 

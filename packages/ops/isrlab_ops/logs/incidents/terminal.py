@@ -45,9 +45,8 @@ def story_lines(
     incident, what the first lines say is not repeated."""
     width, each = max(NARROW, min(width, WIDE)), story.incident
     title = "The incident above" if is_chief else story.when
-    head, *rest = _wrapped(
-        f"{title}{': ' * is_chief}{'; '.join(story.times * is_chief)}", width - 4
-    )
+    times = "; ".join(story.times * is_chief)
+    head, *rest = _wrapped(": ".join(filter(None, (title, times))), width - 4)
     yield _bold(f"{f'{story.number}.':<3} {head}")
     yield from _indented(rest)
     texts = [f"Also: {note}" for note in each.notes]

@@ -76,7 +76,7 @@ class ClusterRun(msgspec.Struct):
 
 class Tally(NamedTuple):
     """The tries of a variant on a release, and how many ended with which `TopicTry.word`; `elr`:
-    with eligible leader replicas. `*_records`: lost in a try."""
+    with eligible leader replicas."""
 
     release: str
     elr: bool
@@ -85,8 +85,6 @@ class Tally(NamedTuple):
     lost: int
     leaderless: int
     stranded: int
-    fewest_records: int
-    most_records: int
 
 
 def sessions(folder: Path = FOLDER) -> list[ClusterRun]:
@@ -105,9 +103,8 @@ def counts(variant: str | None = None, folder: Path = FOLDER) -> Iterator[Tally]
                 tries.setdefault(key, []).append(each)
     for key in sorted(tries, key=lambda key: (key[2], key[0], key[1])):
         words = [each.word for each in tries[key]]
-        lost = [each.lost for each in tries[key]]
-        yield Tally(*key, len(words), words.count("lost"), words.count("leaderless"),
-                    words.count("stranded"), min(lost), max(lost))  # fmt: skip
+        ends = (words.count(word) for word in ("lost", "leaderless", "stranded"))
+        yield Tally(*key, len(words), *ends)
 
 
 def advised(names: Mapping[str, str]) -> list[dict[str, object]]:

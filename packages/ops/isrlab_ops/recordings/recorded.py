@@ -99,12 +99,6 @@ class Recording:
     def title(self) -> str:
         return f"Seen on real brokers of Kafka {self.release}: {self.words}"
 
-    def answers(self, record: str) -> list[str]:
-        """The producer's answer for a record in each finished try, and its delay."""
-        start = f"produce {record} "
-        actions = [action for t in self.finished for _, action in t.timeline]
-        return [text.partition(": ")[2] for text in actions if text.startswith(start)]
-
     def lines(self, *parts: str) -> list[str]:
         """The brokers' log lines that contain one of these parts, from the last finished try."""
         logged = [(line, f"broker {number}: {line}") for number, _, line in self.finished[-1].said]

@@ -1,7 +1,8 @@
 """One line of a recording is altered: if the judge finds it, the answer is never CALM.
 
-`python tests/ops/test_reconcile_altered.py 5` prints, for five alterations of each kind in each
-recording, how many the judge found and how many changed the answer's status.
+`python tests/ops/test_reconcile_altered.py 5 > data/recordings/incidents/altered.csv` counts, for
+five alterations of each kind in each recording, how many were tried, found by the judge, and heard:
+the answer is no longer CALM.
 """
 
 from __future__ import annotations
@@ -43,8 +44,12 @@ NUMBERS = {
     "epoch": r"(?:(?<!previous )(?<!with )leader epoch|leaderEpoch)(?: was|[=:])? ?(\d+)",
     "version": r"(?:version(?: updated)? to|zkVersion|partition ?[eE]poch)(?:[=:]| is)? ?\[?(\d+)",
     "member": r"(?:ISR updated to|ISR from|isr[=:]|ISR)\W{0,2}(\d+)(?=,\s?\d)",
+    "minute": r"^\[\d{4}-\d\d-\d\d \d\d:(\d\d)",
+    "broker": r"(?:broker=|on broker |Broker id=|replicaId=)(\d+)",
+    "partition": r"(?:\w-|\[\w+,)(\d+)(?=[\] :]| starts)",
 }
-PLACES = ("exchanged", "doubled", "moved")
+PLACES = ("exchanged", "doubled", "moved", "dropped")
+IDS = ("member", "broker", "partition")
 FAR = 60  # lines
 
 
@@ -62,8 +67,11 @@ def altered(texts: list[str], place: int, kind: str, chance: random.Random) -> l
         if not numbers:
             return None
         first, last = chance.choice(numbers).span(1)
-        other = int(text[first:last]) + chance.choice([1, 2] if kind == "member" else [-1, 1, 40])
+        other = int(text[first:last]) + chance.choice([1, 2] if kind in IDS else [-1, 1, 40])
+        other = f"{other % 60:02}" if kind == "minute" else other
         return [*texts[:place], f"{text[:first]}{other}{text[last:]}", *texts[place + 1 :]]
+    if kind == "dropped":
+        return texts[:place] + texts[place + 1 :]
     far = place + chance.choice([-1, 1]) * chance.randrange(FAR, 4 * FAR)
     if not 0 <= far < len(texts):
         return None
@@ -168,8 +176,9 @@ def test_what_is_found_stands_in_every_form_of_the_answer():
 
 
 if __name__ == "__main__":
+    print("kind,tried,found,heard")
     for kind in (*NUMBERS, *PLACES):
         total = Counter[str]()
         for name in CALM_ONES:
             total += tried(name, kind, int(sys.argv[1]))[0]
-        print(f"{kind:10} {dict(total)}", flush=True)
+        print(kind, total["tried"], total["found"], total["heard"], sep=",", flush=True)

@@ -198,20 +198,6 @@ class Record:
         place = bisect_right(times, ts_ms)
         return brokers[place - 1] if place else None
 
-    @cached_property
-    def kept(self) -> dict[Key, set[int]]:
-        """By partition: the brokers that were in the ISR in the last leader epoch. They are still
-        replicas if every change is heard: Kafka raises the leader epoch to remove a replica.
-
-        Source: PartitionChangeBuilder.triggerLeaderEpochBumpForReplicaReassignmentIfNeeded (KRaft).
-        """
-        rows = [r for kind in OF_REPLICAS for r in self.rows[kind] if r.leader_epoch is not None]
-        last, kept = defaultdict[Key, int](int), defaultdict[Key, set[int]](set)
-        for row in sorted(rows, key=lambda row: row.leader_epoch or 0, reverse=True):
-            if row.leader_epoch == last.setdefault(row.key, row.leader_epoch or 0):
-                kept[row.key] |= {*(row.isr or ())}
-        return kept
-
     def leaderless(self, key: Key) -> list[Interval]:
         """When a partition had no leader."""
         times, leaders = self.leaders.get(key, ([], []))

@@ -370,9 +370,8 @@ def _growing(account: Account) -> Iterator[Fault]:
             continue
         if line.kind in ("leader", "follower"):
             made = account.scene.created.get((line.key, line.broker), [])
-            nth = bisect_right(made, line.ts_ms)
             since_ms = max(last_ms.get(line.broker, 0) + 1, line.ts_ms - SOON_MS)
-            is_first = nth > 0 and made[nth - 1] >= since_ms
+            is_first = is_within(made, since_ms, line.ts_ms)
             is_first &= line.detail.get("previous_leader_epoch", "-1") == "-1"  # else it followed
             if is_first and (line.log_end_offset or line.high_watermark):
                 yield fault(line, "counted")

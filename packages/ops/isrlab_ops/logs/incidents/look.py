@@ -5,12 +5,13 @@ The command `logs` and the notebooks share this evaluation.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from isrlab.events.statements import Key, Statement
 from isrlab_ops.logs.history.history import History, history_of
-from isrlab_ops.logs.history.record import Record
+from isrlab_ops.logs.history.record import OF_REPLICAS, Record
 from isrlab_ops.logs.history.rules import Fault
 from isrlab_ops.logs.incidents.contact import lost
 from isrlab_ops.logs.incidents.exposed import Exposure, exposures
@@ -186,15 +187,28 @@ def _perhaps_back(logs: BrokerLogs, history: History, record: Record) -> set[Key
     is_kraft = any(scene.is_kraft for scene in history.scenes)
     rows = [row for scene in history.scenes for row in scene.rows]
     is_moved = any(record.added.values()) or all(row.is_own for row in rows)  # no controller's
-    gone = lost(record).keys()
+    gone, kept = lost(record).keys(), _still_replicas(record)
     dark = set[Key]()
     for key, spans in record.spans.items():
         out, leader = record.replicas[key] - {*spans[-1].isr}, record.leader_at(key, record.end_ms)
         is_unheard = not hears_all and (is_kraft or heard.isdisjoint({str(leader), "?"}))
         is_left = is_moved and not gone & out and heard.isdisjoint({*map(str, out), "?"})
-        if out and (is_unheard or (is_left and not out & record.kept[key])):
+        if out and (is_unheard or (is_left and not out & kept[key])):
             dark.add(key)
     return dark
+
+
+def _still_replicas(record: Record) -> dict[Key, set[int]]:
+    """By partition: the brokers that were in the ISR in the last leader epoch. They are still
+    replicas if every change is heard: Kafka raises the leader epoch to remove a replica.
+
+    Source: PartitionChangeBuilder.triggerLeaderEpochBumpForReplicaReassignmentIfNeeded (KRaft)."""
+    rows = [r for kind in OF_REPLICAS for r in record.rows[kind] if r.leader_epoch is not None]
+    last, kept = defaultdict[Key, int](int), defaultdict[Key, set[int]](set)
+    for row in sorted(rows, key=lambda row: row.leader_epoch or 0, reverse=True):
+        if row.leader_epoch == last.setdefault(row.key, row.leader_epoch or 0):
+            kept[row.key] |= {*(row.isr or ())}
+    return kept
 
 
 def _unproved(record: Record, incidents: Sequence[Incident]) -> list[str]:

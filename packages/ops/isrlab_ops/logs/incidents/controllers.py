@@ -60,7 +60,8 @@ def strained(record: Record) -> Iterator[list[Statement]]:
     rows.sort(key=lambda row: row.ts_ms)
     for broker in record.hosts if len(record.hosts & record.log_ends.keys()) > 1 else ():
         for run in _runs((row for row in rows if row.broker == broker), 2 * APART_MS):
-            span = run[0].ts_ms - APART_MS, run[-1].ts_ms + APART_MS
+            apart_ms = APART_MS + record.apart_ms(*record.alone)
+            span = run[0].ts_ms - apart_ms, run[-1].ts_ms + apart_ms
             others = (r for r in rows if r.broker != broker and span[0] <= r.ts_ms <= span[1])
             is_restless = is_within(record.restless_ms.get(broker, ()), *span)
             is_restless |= bool(record.said("crash", span, broker))  # fenced: it was away longer

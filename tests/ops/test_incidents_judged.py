@@ -62,7 +62,7 @@ def figures(count: int, how: str) -> list[dict[str, object]]:
 
 
 def of_recordings() -> dict[str, object]:
-    """The same for recordings of real brokers."""
+    """Those of the recordings of real brokers."""
     known = MORE | {name: (incidents, 0) for name, incidents in EXPECTED.items()}
     looks = {name: look(RECORDED / name / "logs", min_isr=2).incidents for name in known}
     named = {name: [(i.what, i.blamed) for i in incidents] for name, incidents in looks.items()}
@@ -95,6 +95,6 @@ def test_without_its_log_a_broker_is_not_called_slow(seed):
 if __name__ == "__main__":  # data/recordings/incidents/judged.csv
     rows = [row for how in incident_world.SPOILT for row in figures(int(sys.argv[1]), how)]
     rows.append(of_recordings())
-    writer = csv.DictWriter(sys.stdout, rows[0])
+    writer = csv.DictWriter(sys.stdout, rows[0], lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)

@@ -58,6 +58,18 @@ class View(Frozen):
         return broker if broker.leader_epoch == self.controller.leader_epoch else None
 
 
+def facts(view: View) -> tuple[object, ...]:
+    """All that properties read: while it stays the same, so do their answers."""
+    promised = len(view.committed), len(view.acknowledged), view.disks_lost
+    return view.controller, promised, [_facts(broker) for broker in view.brokers.values()]
+
+
+def _facts(broker: Broker) -> tuple[object, ...]:
+    role = broker.role
+    leads = isinstance(role, Leader) and (role.isr, [r.log_end_offset for r in role.remotes])
+    return broker.id, broker.log, broker.broker_epoch, broker.leader_epoch, leads
+
+
 def high_watermark_within_log(view: View) -> str | None:
     """No high watermark is above its replica's log end offset."""
     for broker in view.brokers.values():

@@ -12,7 +12,8 @@ from typing import Self, TypeVar, dataclass_transform
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-__all__ = ["Frozen", "Shared", "SharedList", "replace"]
+__all__ = ["Frozen", "Shared", "SharedDict", "SharedList", "replace"]
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -30,6 +31,13 @@ class SharedList(list[T]):
 
     def __deepcopy__(self, memo: object) -> SharedList[T]:
         return SharedList(self)
+
+
+class SharedDict(dict[K, T]):
+    """A dictionary of values, which its copy shares."""
+
+    def __deepcopy__(self, memo: object) -> SharedDict[K, T]:
+        return SharedDict(self)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))

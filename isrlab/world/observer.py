@@ -12,7 +12,7 @@ from typing import Any
 from isrlab.engine import messages as m
 from isrlab.engine import safety
 from isrlab.engine.controller import Controller
-from isrlab.engine.frozen import SharedList
+from isrlab.engine.frozen import SharedDict, SharedList
 from isrlab.engine.log import Log
 from isrlab.engine.model import NO_LEADER, Broker, CommittedIsr, Follower, Leader, PendingExpandIsr
 from isrlab.world.frames import Envelope, Event, Frame, Outcome
@@ -26,8 +26,8 @@ class Observer:
         self.frames = SharedList[Frame]()
         self.events = SharedList[Event]()
         self.entries = SharedList[Frame | Event]()  # both, in order
-        self.committed: dict[str, int] = {}  # record -> offset
-        self.acknowledged: dict[str, int] = {}  # record -> acks
+        self.committed = SharedDict[str, int]()  # record -> offset
+        self.acknowledged = SharedDict[str, int]()  # record -> acks
         self.disks_lost: set[int] = set()  # brokers that have lost unflushed records
         self.violations: dict[str, str] = {}
         self._verified = safety.Verified()

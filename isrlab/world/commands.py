@@ -243,9 +243,10 @@ def _produce(run: Run, broker: int, *rest: Any) -> None:
     if not {"every", "for"} & set(options):
         names = (*given, *_new_names(run, count))
         used = {name for request in run.cluster.requests for name in request.ids}
-        again = next((n for i, n in enumerate(names) if n in used or n in names[:i]), None)
-        if again:
-            raise ValueError(f"record {again!r} exists already; record names are unique")
+        for name in names:
+            if name in used:
+                raise ValueError(f"record {name!r} exists already; record names are unique")
+            used.add(name)
         run.next_record += len(given)
         run.cluster.produce(broker, names, acks)
         return

@@ -207,6 +207,9 @@ def pictured(drawn: Drawn, caption: str = "") -> PlayerImage:
     figure = drawn.get_figure(root=True) if isinstance(drawn, Axes) else drawn
     assert figure is not None
     buffer = io.BytesIO()
+    if engine := figure.get_layout_engine():  # once; savefig would draw the figure twice
+        engine.execute(figure)
+        figure.set_layout_engine("none")
     figure.savefig(buffer, format="png", pil_kwargs={"compress_level": 1})
     plt.close(figure)
     return PlayerImage(buffer.getvalue(), style.alt_text(figure), caption)

@@ -17,17 +17,12 @@ from judge.older import StoredPartition, TickingPartition, ZooKeeperPartition
 from judge.partition import KafkaPartition
 from judge.world import World
 
-# Orders are metadata records there (Partition.makeLeader takes a PartitionRegistration), records,
-# ISR listeners and delayed produces have moved to other jars
-MOVED = (4, 2)
-
 
 class Judged(NamedTuple):
     """One class of Kafka's. Its schedules depend on a seed and on the release's rules only."""
 
     kind: str
     first: tuple[int, ...]  # the oldest release whose class its player can create
-    end: tuple[int, ...]  # the first release where it no longer can, because its parts have moved
     settings: Callable[[int, KafkaVersion], dict[str, Any]]
     commands: Callable[[random.Random, Any], Iterator[CommandWords]]
     kafka: Callable[[World, KafkaVersion, dict[str, Any]], Any]
@@ -65,16 +60,16 @@ CLASSES = {
     judged.kind: judged
     for judged in (
         Judged(
-            "partition", (0, 9), MOVED, schedules.settings, schedules.commands,
+            "partition", (0, 9), schedules.settings, schedules.commands,
             lambda world, version, settings: _partition_of(version)(world, **settings),
         ),
         Judged(
-            "follower", (1, 1), MOVED, pairs.settings, pairs.commands,
+            "follower", (1, 1), pairs.settings, pairs.commands,
             lambda world, version, settings:
                 KafkaFollower(world, _partition_of(version), **settings),
         ),
         Judged(
-            "controller", (3, 3), (99,), brokers.settings, brokers.commands,
+            "controller", (3, 3), brokers.settings, brokers.commands,
             lambda world, _, settings: KafkaController(world, **settings),
         ),
     )

@@ -108,12 +108,12 @@ class KafkaFollower:
             close=lambda: None, brokerEndPoint=lambda: _end_point(leader),
         )  # fmt: skip
         version = self.world.versions["MetadataVersion"]
-        context = java(COMMON + "utils.LogContext")("judge")
+        context = java("LogContext")("judge")
         given = {
             "String": ["judge", "judge"], "BrokerEndPoint": _end_point(leader), "int": 0,
             "KafkaConfig": self.config, "ReplicaManager": manager(), "Time": self.world.clock,
             "Metrics": _metrics(), "Option": some(sender),
-            "ReplicaQuota": the("kafka.server.QuotaFactory$UnboundedQuota$", "UNBOUNDED_QUOTA"),
+            "ReplicaQuota": the("QuotaFactory$UnboundedQuota$", "UNBOUNDED_QUOTA"),
             "BlockingSend": sender, "Function0": [
                 implementing("scala.Function0", apply=lambda: version),
                 implementing("scala.Function0", apply=lambda: java("java.lang.Long")(0)),

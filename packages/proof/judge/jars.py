@@ -17,6 +17,8 @@ EVERY = (
     *("0.10.2.2", "0.11.0.3", "1.1.1", "2.4.1", "2.6.3", "2.7.2", "2.8.2", "3.0.2", "3.1.2"),
     *("3.2.3", "3.3.2", "3.5.2", "3.6.2", "3.9.2", "4.0.2", "4.1.2", "4.2.2", "4.3.1", "4.4.0"),
 )
+# A release that is published without test jars, and the one whose test jars serve it
+WITHOUT_TESTS = {"4.2.2": "4.2.1", "4.4.0": "4.3.1"}
 Artifact = tuple[str, str, str, str]  # group, artifact, version, classifier
 JAXB = ("javax.xml.bind", "jaxb-api", "2.3.1", "")
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -77,9 +79,10 @@ def judge(release: str) -> list[Artifact]:
     """The jars that a judge of this release loads."""
     number = numbers(release)
     kafka, since = _kafka(number), {"server-common": (3, 4), "storage": (3, 5), "metadata": (4,)}
-    names = [(kafka, ""), (kafka, "test"), ("kafka-clients", "test")]
-    names += [(f"kafka-{name}", "test") for name, first in since.items() if number >= first]
-    found = [("org.apache.kafka", name, release, kind) for name, kind in names]
+    tests = WITHOUT_TESTS.get(release, release)
+    names = [(kafka, release, ""), (kafka, tests, "test"), ("kafka-clients", tests, "test")]
+    names += [(f"kafka-{name}", tests, "test") for name, first in since.items() if number >= first]
+    found = [("org.apache.kafka", *name) for name in names]
     found += [("org.mockito", "mockito-core", "4.11.0", "")]
     return [*found, JAXB] if number < (2, 4) else found
 

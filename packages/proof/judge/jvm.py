@@ -22,19 +22,24 @@ COMMON, SERVER, LOG = KAFKA + "common.", KAFKA + "server.", KAFKA + "storage.int
 # A class, then the places where it has been, newest first. "o." is org.apache.kafka; a name that
 # ends in a dot is a package.
 PLACES = """
-AlterPartitionListener kafka.cluster. kafka.cluster.IsrChangeListener
-AlterPartitionManager kafka.server.DefaultAlterPartitionManager \
-    kafka.server.DefaultAlterIsrManager kafka.server.AlterIsrManagerImpl
+AlterPartitionListener o.server.partition. kafka.cluster. kafka.cluster.IsrChangeListener
+AlterPartitionManager o.server.partition.DefaultAlterPartitionManager \
+    kafka.server.DefaultAlterPartitionManager kafka.server.DefaultAlterIsrManager \
+    kafka.server.AlterIsrManagerImpl
 AppendOrigin o.storage.internals.log. kafka.log.AppendOrigin$Client$
 BrokerEndPoint o.server.network. kafka.cluster.
 BrokerTopicStats o.storage.log.metrics. kafka.server.
 Channel o.server.common.NodeToControllerChannelManager o.server.NodeToControllerChannelManager \
     kafka.server.BrokerToControllerChannelManager
+DelayedProduce o.server.purgatory. kafka.server.
 FetchIsolation o.server.storage.log. o.storage.internals.log. kafka.server.FetchLogEnd$
 FetchParams o.server.storage.log. o.storage.internals.log. kafka.server.
+FetchPartitionStatus o.storage.internals.log. kafka.server.
+HostedPartition$Online o.server. kafka.server.
 KRaftMetadataCache o.metadata. kafka.server.metadata.
 LogConfig o.storage.internals.log. kafka.log.
 LogContext o.common.utils.internals. o.common.utils.
+MemoryRecords o.common.record.internal. o.common.record.
 MockScheduler o.server.util. kafka.utils.
 MockTime o.server.util. kafka.utils.
 MockTimer o.server.util.timer. kafka.utils.timer.
@@ -43,8 +48,12 @@ OffsetCheckpoints o.storage.internals.checkpoint. kafka.server.checkpoints.
 PartitionState o.common.requests.LeaderAndIsrRequest$PartitionState \
     o.common.message.LeaderAndIsrRequestData$LeaderAndIsrPartitionState \
     o.common.requests.PartitionState
+ProducePartitionStatus o.server.purgatory.DelayedProduce$ProducePartitionStatus kafka.server.
 Purgatory o.server.purgatory.DelayedOperationPurgatory kafka.server.DelayedOperationPurgatory
+QuotaFactory o.server.quota. kafka.server.
+QuotaFactory$UnboundedQuota$ kafka.server.
 RequestLocal o.server.common. kafka.server.
+SimpleRecord o.common.record.internal. o.common.record.
 TopicPartitionOperationKey o.server.purgatory. kafka.server.
 """
 NAMES = {

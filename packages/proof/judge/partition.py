@@ -83,8 +83,8 @@ class KafkaPartition:
         return make("KRaftMetadataCache", given)
 
     @staticmethod
-    def _broker_epoch() -> Any:
-        return implementing("scala.Function0", apply=lambda: java("java.lang.Long")(0))
+    def _broker_epoch(kind: str = "scala.Function0", method: str = "apply") -> Any:
+        return implementing(kind, **{method: lambda: java("java.lang.Long")(0)})
 
     def _link(self, quietly: dict[str, Any]) -> dict[str, Any]:
         """The real manager of ISR changes, on a channel that the schedule answers."""
@@ -98,6 +98,7 @@ class KafkaPartition:
             **self.world.versions, str(java("Channel").class_.getSimpleName()): channel,
             "Scheduler": java("MockScheduler")(self.world.clock), "Time": self.world.clock,
             "int": LEADER, "Function0": [self._broker_epoch(), versions],
+            "Supplier": self._broker_epoch("java.util.function.Supplier", "get"),
         })  # fmt: skip
         listener = implementing("AlterPartitionListener", **quietly)
         managers = dict.fromkeys(("AlterPartitionManager", "AlterIsrManager"), manager)
@@ -136,12 +137,17 @@ class KafkaPartition:
 
     def order(self, epoch: int, partition_epoch: int, isr: list[int], leader: int = 1) -> bool:
         """Give the order to the partition; returns whether it was new to it."""
-        state = java("PartitionState")()
-        state.setControllerEpoch(0).setLeader(leader).setLeaderEpoch(epoch).setIsr(jvm.ints(isr))
+        is_record = self.world.release >= (4, 2)  # of the metadata log
+        state = java(COMMON + "metadata.PartitionRecord" if is_record else "PartitionState")()
+        state.setLeader(leader).setLeaderEpoch(epoch).setIsr(jvm.ints(isr))
         either(state, "setPartitionEpoch", "setZkVersion")(partition_epoch)
-        state.setReplicas(jvm.ints(REPLICAS)).setIsNew(False)
+        state.setReplicas(jvm.ints(REPLICAS))
+        if is_record:
+            state = java("org.apache.kafka.metadata.PartitionRegistration")(state)
+        else:
+            state.setControllerEpoch(0).setIsNew(False)
         is_news = call(self.partition, "makeLeader" if leader == LEADER else "makeFollower", {
-            str(java("PartitionState").class_.getSimpleName()): state, "int": 0,
+            str(state.getClass().getSimpleName()): state, "int": 0, "boolean": False,
             "OffsetCheckpoints": _no_checkpoints(), "Option": [some(self.id), none()],
         })  # fmt: skip
         if self.produces and self.fetches and leader != LEADER:
@@ -163,7 +169,9 @@ class KafkaPartition:
 
     def brokers(self, *known: list[Any]) -> None:
         empty = java("org.apache.kafka.image.MetadataImage").EMPTY
-        delta = java("org.apache.kafka.image.MetadataDelta")(empty)
+        kind = java("org.apache.kafka.image.MetadataDelta")
+        is_built = self.world.release >= (4, 2)
+        delta = kind.Builder().setImage(empty).build() if is_built else kind(empty)
         for number, epoch, is_active in known:
             record = java(COMMON + "metadata.RegisterBrokerRecord")()
             record.setBrokerId(number).setBrokerEpoch(epoch).setFenced(False)

@@ -12,6 +12,7 @@ from judge.jvm import COMMON, implementing, java, listed, make, none, scala, som
 
 MOCKITO, ANSWER = "org.mockito.Mockito", "org.mockito.stubbing.Answer"
 FOR_EVER_MS = 1 << 40
+VALIDATOR = jvm.SERVER + "purgatory.DelayedProduce$PartitionStatusValidator"
 RESPONSE = COMMON + "requests.ProduceResponse$PartitionResponse"
 
 
@@ -28,7 +29,7 @@ class Manager:
         if kind == "Either":
             return java("scala.util.Right")(replica.partition)
         if kind == "HostedPartition":
-            return java("kafka.server.HostedPartition$Online")(replica.partition)
+            return java("HostedPartition$Online")(replica.partition)
         if name in ("getPartitionOrException", "nonOfflinePartition", "getPartition"):
             return some(replica.partition) if kind == "Option" else replica.partition
         if name.removesuffix("OrException") in ("getReplica", "localReplica"):
@@ -39,14 +40,14 @@ class Manager:
         if name == "zkClient":
             return replica.manager.zkClient()
         if name == "brokerTopicStats":
-            return _stats()
+            return stats()
         if name == "replicaAlterLogDirsManager":
             return java(MOCKITO).mock(java("kafka.server.ReplicaAlterLogDirsManager").class_)
         return java(MOCKITO).RETURNS_DEFAULTS.answer(invocation)
 
 
 @cache
-def _stats() -> Any:
+def stats() -> Any:
     return make("BrokerTopicStats", {"boolean": False, "Optional": jvm.optional(-1)}, pick=min)
 
 
@@ -85,13 +86,16 @@ class Fetches(Waiting):
     def add(self, asked: Any, read: Any) -> None:
         replica, topic = self.replica, self.replica.topic
         where = value_of(value_of(read, "fetchedData"), "fetchOffsetMetadata")
-        status = java("kafka.server.FetchPartitionStatus")(where, replica.fetch_data(asked))
+        status = java("FetchPartitionStatus")(where, replica.fetch_data(asked))
         if replica.world.release >= (3, 1):
             topic = java(COMMON + "TopicIdPartition")(replica.id, topic)
+        by_topic = java("java.util.LinkedHashMap")()
+        by_topic.put(topic, status)
         statuses = scala(listed(java("scala.Tuple2")(topic, status)))
         given = {
-            "Seq": statuses, "ReplicaManager": manager(), "Option": none(), "long": FOR_EVER_MS,
-            "ReplicaQuota": the("kafka.server.QuotaFactory$UnboundedQuota$", "UNBOUNDED_QUOTA"),
+            "Seq": statuses, "LinkedHashMap": by_topic, "ReplicaManager": manager(),
+            "Option": none(), "long": FOR_EVER_MS,
+            "ReplicaQuota": the("QuotaFactory$UnboundedQuota$", "UNBOUNDED_QUOTA"),
             "Function1": implementing("scala.Function1", apply=lambda _: replica.read_again(asked)),
         }  # fmt: skip
         if jvm.has("kafka.server.FetchMetadata"):  # up to 3.2
@@ -113,17 +117,30 @@ class Produces(Waiting):
             topic = java(COMMON + "TopicIdPartition")(self.replica.id, topic)
         error = java(COMMON + "protocol.Errors").NONE
         response = java(RESPONSE)(error, 0, -1, 0)
-        status = java("kafka.server.ProducePartitionStatus")(end_offset, response)
-        empty = the("scala.collection.immutable.Map$").empty()
-        statuses = getattr(empty, "updated" if hasattr(empty, "updated") else "$plus")
-        metadata = java("kafka.server.ProduceMetadata")(jpype.JShort(-1), statuses(topic, status))
+        status = java("ProducePartitionStatus")(end_offset, response)
 
         def answered(_: Any) -> None:
             name = str(response.error.name())
             self.replica.answers[request] = None if name == "NONE" else name
 
-        waiting = make("kafka.server.DelayedProduce", {
-            "long": FOR_EVER_MS, "ProduceMetadata": metadata, "ReplicaManager": manager(),
-            "Function1": implementing("scala.Function1", apply=answered), "Option": none(),
-        })  # fmt: skip
-        self._try_else_watch(waiting)
+        given = {
+            "long": FOR_EVER_MS, "ReplicaManager": manager(), "Option": none(),
+            "Function1": implementing("scala.Function1", apply=answered),
+        }  # fmt: skip
+        if jvm.has(VALIDATOR):  # from 4.3 on
+            given |= {
+                "Map": java("java.util.Collections").singletonMap(topic, status),
+                "PartitionStatusValidator": implementing(VALIDATOR, validate=self._is_enough),
+                "Consumer": implementing("java.util.function.Consumer", accept=answered),
+            }
+        else:
+            empty = the("scala.collection.immutable.Map$").empty()
+            statuses = jvm.either(empty, "updated", "$plus")(topic, status)
+            metadata = java("kafka.server.ProduceMetadata")
+            given["ProduceMetadata"] = metadata(jpype.JShort(-1), statuses)
+        self._try_else_watch(make("DelayedProduce", given))
+
+    def _is_enough(self, _: Any, offset: int) -> Any:
+        """The answer of ReplicaManager.maybeAddDelayedProduce to a DelayedProduce."""
+        done = self.replica.partition.checkEnoughReplicasReachOffset(offset)
+        return java(VALIDATOR + "$Result")(done._1(), done._2())

@@ -11,6 +11,7 @@ import jpype
 from isrlab_proof.judged.leader import T0
 from judge import jars, jvm
 from judge.jvm import COMMON, LOG, SERVER, either, has, java, make, methods, scala, start, the
+from judge.waiting import stats
 
 
 class World:
@@ -47,6 +48,8 @@ class World:
         nothing = the("scala.collection.immutable.Set$").empty()
         given = {"Map": properties, "Properties": properties, "Set": nothing}
         config = make("LogConfig", given, pick=min)
+        if self.release >= (4, 4):  # TestUtils of the older test jar makes another LogManager
+            return self._built_logs(folder, config)
         utils = java("kafka.utils.TestUtils")
         (maker,) = methods(utils, "createLogManager")
         kinds = [str(kind.getSimpleName()) for kind in maker.getParameterTypes()]
@@ -59,6 +62,17 @@ class World:
         ]
         folders = [folder] if kinds[0] == "File[]" else scala(jvm.listed(folder))
         return utils.createLogManager(folders, config, *rest)
+
+    def _built_logs(self, folder: Any, config: Any) -> Any:
+        """A log manager with the values that createLogManager has for its defaults."""
+        failures = java(LOG + "LogDirFailureChannel")(1)
+        builder = java("kafka.server.builders.LogManagerBuilder")()
+        builder.setLogDirs(jvm.listed(folder)).setInitialDefaultConfig(config)
+        builder.setConfigRepository(java("org.apache.kafka.metadata.MockConfigRepository")())
+        builder.setCleanerConfig(java(LOG + "CleanerConfig")(False))
+        builder.setRecoveryThreadsPerDataDir(4).setScheduler(self.clock.scheduler)
+        builder.setLogDirFailureChannel(failures).setTime(self.clock)
+        return builder.setBrokerTopicStats(stats()).build()
 
     @cached_property
     def versions(self) -> dict[str, Any]:
@@ -85,20 +99,19 @@ class World:
             "RequestLocal": local and either(local, "noCaching", "NoCaching")(),
             "VerificationGuard": guard and guard.SENTINEL,
             "Object": None,
+            "short": 0,
         }
 
     def record(self, text: str) -> Any:
-        value = java(COMMON + "record.SimpleRecord")(jpype.JArray(jpype.JByte)(text.encode()))
-        return java(COMMON + "record.MemoryRecords").withRecords(
-            java("NoCompression").NONE, [value]
-        )
+        value = java("SimpleRecord")(jpype.JArray(jpype.JByte)(text.encode()))
+        return java("MemoryRecords").withRecords(java("NoCompression").NONE, [value])
 
     def batches(self, base: int, records: list[list[Any]]) -> Any:
         """A buffer with one batch for each record, (value, epoch)."""
-        kind, none = java(COMMON + "record.MemoryRecords"), java("NoCompression").NONE
+        kind, none = java("MemoryRecords"), java("NoCompression").NONE
         made = []
         for offset, (name, epoch) in enumerate(records, start=base):
-            value = java(COMMON + "record.SimpleRecord")(jpype.JArray(jpype.JByte)(name.encode()))
+            value = java("SimpleRecord")(jpype.JArray(jpype.JByte)(name.encode()))
             number = java("java.lang.Integer")(epoch)
             made.append(kind.withRecords(jpype.JLong(offset), none, number, [value]).buffer())
         buffer = java("java.nio.ByteBuffer").allocate(sum(batch.remaining() for batch in made))

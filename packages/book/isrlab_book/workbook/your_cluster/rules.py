@@ -36,7 +36,7 @@ from isrlab_ops.logs.reader import read_local
 from isrlab_ops.logs.recordings import TIMELINE
 
 FAULT = re.compile(r"pause|SIGSTOP|kill|SIGKILL|cut|starve|disk of|--throttle|names another"
-                   r"|^(disk|slow|lose|limit|damage|burn) \d")  # fmt: skip
+                   r"|^large |^(disk|slow|lose|limit|damage|burn) \d")  # fmt: skip
 GRAVE = (alerts.OFFLINE, alerts.UNDER_MIN_ISR, alerts.UNCLEAN, alerts.REFUSED)
 LEAST = re.compile(r"min_insync_replicas': ?(\d)")
 

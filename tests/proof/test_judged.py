@@ -30,6 +30,19 @@ def test_the_engine_shows_what_kafka_showed(kind, release) -> None:
     assert [i for i, run in enumerate(runs) if not run.agrees(version)] == []
 
 
+@pytest.mark.parametrize("release", RELEASES)
+def test_another_form_of_a_rule_is_noticed(release) -> None:
+    kinds = [kind for kind, judged_release in PLACES if judged_release == release]
+    runs = [run for kind in kinds for run in judged.read(kind, release)]
+    every = [v for v in mutants.variants(KafkaVersion.of(release), kinds) if not v.source]
+    left = pd.read_csv(mutants.SURVIVORS)
+    left = left[[release in releases.split() for releases in left["releases"]]]
+    rules = {variant.rule for variant in every}
+    listed = {key for key in zip(left["rule"], left["change"], strict=True) if key[0] in rules}
+    found = {(v.rule, v.change) for v in mutants.survivors(every, runs)}
+    assert listed == {key if key in listed else (key[0], "any") for key in found}
+
+
 def test_wrong_variants_of_the_rules_are_noticed() -> None:
     """`python -m judge.mutants` stores the tables; some rules are measured again."""
     scores, left = (pd.read_csv(path).fillna("") for path in (mutants.SCORES, mutants.SURVIVORS))

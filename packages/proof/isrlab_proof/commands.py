@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from isrlab.commands import stop
 
 AT_RANDOM = "unless", "faults", "words", "seeds"
-OF_ALL = "workers", "memory", "brokers", "prompt", "saves", "resume", "spark"
+OF_ALL = "workers", "memory", "brokers", "prompt", "saves", "resume"
 POWERS = click.Choice(["power", "unclean", "controller", "reassign"])
 
 SEARCH = """Look for a schedule that breaks a promise, and print it.
@@ -77,7 +77,6 @@ Examples:
 @click.option("--saves", default="search-saved", show_default=True,
     type=click.Path(file_okay=False, path_type=Path), help="Where a search is saved.")
 @click.option("--resume", is_flag=True, help="Continue the saved search.")
-@click.option("--spark", metavar="FOLDER", help="Run on Spark, with levels kept in FOLDER.")
 def search(
     budgets: tuple[str, ...], *, all_: bool, name: str | None, seeds: int, unless: str | None,
     faults: tuple[str, ...], words: tuple[str, ...], version: str, partition: str, **how: Any,

@@ -5,7 +5,6 @@ The output is scenario text, with the verdict in comments.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import deque
 from collections.abc import Iterable
@@ -16,7 +15,6 @@ from typing import Any
 
 from isrlab.engine import safety
 from isrlab.engine.versions import KafkaVersion
-from isrlab.installed import require
 from isrlab.progress import shown
 from isrlab.world import scenario
 from isrlab_proof.search.breadth_first import BreadthFirst, Extent, SearchEnd
@@ -104,14 +102,14 @@ class SearchResult:
 
 def try_all(
     version: str | KafkaVersion, partition: str, budgets: dict[str, int], *promises: str,
-    saves: Path | None = None, resume: bool = False, spark: str | None = None, **how: Any,
+    saves: Path | None = None, resume: bool = False, **how: Any,
 ) -> SearchResult:  # fmt: skip
     """Search everything by the rules of a release, or by rules changed by hand
     (`KafkaVersion.of("4.1").with_(...)`), for a break of these promises (default: of any).
 
-    An interrupted search is saved in `saves`, and continues with `resume`. With `spark`, a folder,
-    it is a Spark job that keeps its levels there. `how`: `brokers` and `prompt` as in `system_of`;
-    `workers`, `most_bytes`, `most_depth` and `tell` as in `BreadthFirst`.
+    An interrupted search is saved in `saves`, and continues with `resume`. `how`: `brokers` and
+    `prompt` as in `system_of`; `workers`, `most_bytes`, `most_depth` and `tell` as in
+    `BreadthFirst`.
 
     Raises ValueError if this cannot be searched.
     """
@@ -123,10 +121,7 @@ def try_all(
     asked = f"{system.version.name}, {line_of(partition)}, "
     asked += " ".join(f"{kind}={count}" for kind, count in budgets.items())
     asked += "".join(f", {name}={value}" for name, value in where.items() if value)
-    if spark:
-        end = _on_spark(make, spark, f"{asked}; {', '.join(promises)}", promises, how)
-    else:
-        end = _in_memory(make, asked, saves, resume, {"wanted": promises, **how})
+    end = _searched(make, asked, saves, resume, {"wanted": promises, **how})
     shortest = sorted(end.schedules.items(), key=lambda item: len(item[1]))
     for name, actions in shortest:
         text = text_of(system, line_of(partition), actions, name)
@@ -135,17 +130,7 @@ def try_all(
     return SearchResult(end, asked, *((shortest[0][0], tuple(shortest[0][1])) if shortest else ()))
 
 
-def _on_spark(make: Any, folder: str, asked: str, wanted: Any, how: dict[str, Any]) -> SearchEnd:
-    require("spark")
-    from isrlab.spark import session
-    from isrlab_proof.search.on_spark import SparkSearch
-
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # logs Ctrl-C as an error
-    limits = {name: how[name] for name in ("most_depth", "tell") if name in how}
-    return SparkSearch(session(), make, folder, asked, wanted, **limits).run()
-
-
-def _in_memory(
+def _searched(
     make: Any, asked: str, saves: Path | None, resume: bool, how: dict[str, Any]
 ) -> SearchEnd:
     if saves:
@@ -195,6 +180,5 @@ def search_all(
     if result.holds:
         return HOLDS
     why = f"it needs more than {limit / 1e6:,.0f} MB" if end.ended == "memory" else "it was stopped"
-    kept, goes_on = how["spark"] or how["saves"], "the same command" if how["spark"] else "--resume"
-    print(f"# {why}; it is saved in {kept}, and {goes_on} continues it")
+    print(f"# {why}; it is saved in {how['saves']}, and --resume continues it")
     return OPEN

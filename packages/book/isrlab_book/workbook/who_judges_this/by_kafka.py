@@ -1,38 +1,36 @@
 """Kafka's own classes and the engine, compared step by step.
 
 Everything is computed from the stored verdicts (`isrlab_proof.judged`): the engine plays each run
-again when the notebook runs. A rule is *noticed* if the engine, with another form of that rule,
-differs from Kafka somewhere in the runs of a class.
+again when the notebook runs.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
-from itertools import pairwise, product
+from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import ipywidgets as widgets
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from isrlab.engine import versions
 from isrlab.engine.choices import Form
 from isrlab.engine.versions import GENERATIONS, RULES, KafkaVersion
 from isrlab.show import controls, matrix, style
+from isrlab.show.colours import GREY, INK, OUTCOMES, PALE, WHITE
+from isrlab.show.svg import WIDTH, Drawing, text_at, titled
 from isrlab_proof import judged
 from isrlab_proof.judged import Compared, JudgedRun
 
 DEFAULTS = {"unclean_leader_election_enable", "replica_lag_time_max_ms", "replica_lag_max_messages",
             "session_timeout_ms", "producer_acks"}  # fmt: skip
 RULED = [rule for rule in RULES if rule not in DEFAULTS]
-FACT_COLOURS = {"same": style.WHITE, "changed": style.PALE, "differs": style.OUTCOMES["diverged"]}
-POWER_COLOURS = {"noticed": style.OUTCOMES["safe"], "not noticed": style.OUTCOMES["lost"],
-                 "one form": style.FAINT}  # fmt: skip
 FACTS = {"maximal": "maximal ISR", "is_pending": "pending", "asked": "requests", "isr": "ISR"}
 FACTS |= {"leo": "LEO", "hw": "HW", "end_then": "LEO then", "partition_epoch": "partition epoch"}
 FACTS |= {"caught_up": "caught up (ms)", "fetched": "fetched (ms)", "broker_epoch": "broker epoch"}
+NAMES, ROW = 130, 20  # pixels of a picture of a step
 
 
 # All of them
@@ -62,7 +60,7 @@ def plot_replay(counts: pd.DataFrame) -> Axes:
                 row[release] = f"{figures['steps']:,}", word
     title = f"{counts['steps'].sum():,} steps of {style.counted(len(releases), 'release')}: "
     title += f"Kafka and the engine differ in {counts['differ'].sum():,}"
-    colours = {"same": style.OUTCOMES["safe"], "differ": style.OUTCOMES["diverged"]}
+    colours = {"same": OUTCOMES["safe"], "differ": OUTCOMES["diverged"]}
     legend = {"same": "steps that show the same", "differ": "some step differs"}
     colours["not stored"] = style.FAINT
     return matrix.plot_matrix(cells, title, colours=colours, legend=legend)
@@ -79,42 +77,33 @@ def one(release: str, number: int, kind: str) -> JudgedRun:
     return runs[number]
 
 
-def plot_step(before: Compared | None, step: Compared, title: str) -> Figure:
+def draw_step(before: Compared | None, step: Compared, title: str) -> Drawing:
     """Everything that is compared after a step: Kafka's values above the engine's."""
     own, subjects = "leader" if "maximal" in step.kafka else "state", dict[str, list[str]]()
     for name in step.kafka:
         subject, _, fact = name.partition(".")
         key = f"follower {subject}" if fact else "answers" if " " in name else own
         subjects.setdefault(key, []).append(name)
-    subjects["answers"] = subjects.get("answers", [])[-4:]  # the latest produces
-    followers = [name for name in subjects if name.startswith("follower")]
-    tables = [names for names in ([own], followers, ["answers"] * bool(subjects["answers"]))
-              if names]  # fmt: skip
-    heights = [2 * len(names) + 1.6 for names in tables]
-    options = {"height_ratios": heights}
-    figure, grid = style.panels(len(tables), 1, (9.2, 0.5 + 0.23 * sum(heights)), **options)
-    for ax, names in zip(grid.flat, tables, strict=True):
-        _draw_facts(ax, {subject: subjects[subject] for subject in names}, (before, step))
-    return style.headline(figure, title)
-
-
-def _draw_facts(
-    ax: Axes, subjects: Mapping[str, list[str]], steps: tuple[Compared | None, Compared]
-) -> None:
-    before, step = steps
-    cells: dict[str, dict[str, str | tuple[str, str]]] = {}
+    if answers := subjects.pop("answers", []):
+        subjects["answers"] = answers[-4:]  # the latest produces
+    parts, y, above = list[str](), 0, list[str]()
     for subject, names in subjects.items():
-        for side, shown in (("Kafka", step.kafka), ("engine", step.engine)):
-            row = cells.setdefault(f"{subject}: {side}", {})
-            for name in names:
-                old = before.kafka.get(name) if before else None
-                word = "differs" if name in step.differs else "same"
-                if word == "same" and before and old != step.kafka[name]:
-                    word = "changed"
-                fact = name.rpartition(".")[2]
-                row[FACTS.get(fact, fact)] = _text(shown.get(name)), word
-    matrix.plot_matrix(cells, "", colours=FACT_COLOURS, size=(1.5, 0.2), ax=ax)
-    ax.tick_params(labelsize=8)
+        heads = [FACTS.get(fact, fact) for fact in (name.split(".")[-1] for name in names)]
+        wide = (WIDTH - NAMES) / len(names)
+        if heads != above:
+            y, above = y + ROW, heads
+            parts += [text_at(NAMES + wide * (n + 0.5), y - 5, head, GREY)
+                      for n, head in enumerate(heads)]  # fmt: skip
+        for side, values in (("Kafka", step.kafka), ("engine", step.engine)):
+            y += ROW
+            parts.append(text_at(NAMES - 8, y - 5, f"{subject}: {side}", GREY, "end"))
+            for x, name in ((NAMES + wide * n, name) for n, name in enumerate(names)):
+                is_new = before and before.kafka.get(name) != step.kafka[name]
+                fill = OUTCOMES["diverged"] if name in step.differs else PALE if is_new else WHITE
+                field = f'width="{wide - 2:g}" height="{ROW - 2}" fill="{fill}"'
+                parts.append(f'<rect x="{x:g}" y="{y - ROW + 1}" {field}/>')
+                parts.append(text_at(x + wide / 2, y - 5, _text(values.get(name)), INK))
+    return titled(title, Drawing(WIDTH, y + 4, "".join(parts)))
 
 
 def _text(value: Any) -> str:
@@ -147,10 +136,10 @@ def step_player(
     first = next((n for n, place in enumerate(places) if steps[place].differs), 0)
     slider = widgets.IntSlider(value=first, min=0, max=len(places) - 1, description="step")
 
-    def draw(place: int) -> Figure:
+    def draw(place: int) -> Drawing:
         step, before = steps[places[place]], steps[places[place] - 1] if place else None
         title = f"Step {places[place] + 1}, {spoken(kind, step.command)}: {len(step.kafka)} values "
-        return plot_step(before, step, f"{title}compared, {len(step.differs)} differ")
+        return draw_step(before, step, f"{title}compared, {len(step.differs)} differ")
 
     return controls.LiveFigure([slider], draw, most=len(places))
 
@@ -172,42 +161,6 @@ def other_forms(version: KafkaVersion, rule: str) -> list[KafkaVersion]:
     value = getattr(version, rule)
     every = type(value) if isinstance(value, Form) else {getattr(v, rule) for v in GENERATIONS}
     return [version.with_(**{rule: other}) for other in sorted(set(every) - {value})]
-
-
-def power(releases: Sequence[str]) -> dict[str, dict[str, str]]:
-    """For each rule and release, over all classes: noticed, not noticed, or of one form only.
-
-    Raises ValueError for a release of which nothing is stored.
-    """
-    known = sorted({*judged.figures()["release"]}, key=versions.release)
-    if unknown := [release for release in releases if release not in known]:
-        raise ValueError(f"no verdicts of {unknown[0]!r} are stored; there are {', '.join(known)}")
-    words: dict[str, dict[str, str]] = {}
-    for rule, release in product(RULED, releases):
-        others = other_forms(KafkaVersion.of(release), rule)
-        kinds = [kind for kind in judged.CLASSES if release in judged.releases(kind)]
-        runs = [run for kind in kinds for run in reversed(judged.read(kind, release))]
-        was_noticed = any(not run.agrees(other) for other in others for run in runs)
-        word = "noticed" if was_noticed else "not noticed" if others else "one form"
-        words.setdefault(rule, {})[release] = word
-    return words
-
-
-def plot_power(words: Mapping[str, Mapping[str, str]]) -> Axes:
-    """Rules that some verdict notices, by release."""
-    shown = {
-        rule.replace("_", " "): {release: ("", word) for release, word in row.items()}
-        for rule, row in words.items()
-        if "noticed" in row.values()
-    }
-    legend = {"noticed": "another form is noticed", "not noticed": "no stored step notices"}
-    title = f"Stored steps would show an error in {len(shown)} of {len(words)} rules"
-    return matrix.plot_matrix(shown, title, colours=POWER_COLOURS, legend=legend, size=(0.6, 0.2))
-
-
-def unnoticed(words: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Rules that no stored step of any release notices."""
-    return [rule for rule, row in words.items() if "noticed" not in row.values()]
 
 
 def mutants() -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -241,14 +194,16 @@ def found_table() -> list[dict[str, str]]:
     ]
 
 
-def finding(counts: pd.DataFrame, words: Mapping[str, Mapping[str, str]]) -> str:
-    """How many steps were compared, how many differ, and how many rules they check."""
+def finding(counts: pd.DataFrame, scores: pd.DataFrame) -> str:
+    """How many steps were compared, how many differ, and how many wrong variants they notice."""
     releases = sorted({*counts["release"]}, key=versions.release)
-    held, differences = len(words) - len(unnoticed(words)), judged.found().values()
+    differences, newest = judged.found().values(), scores.iloc[-1]
+    apart = newest["variants"] - newest["same"]
     left = sum(map(is_left, differences))
     return (
         f"The engine replays {counts['steps'].sum():,} steps of Kafka's own classes, {releases[0]} "
-        f"to {releases[-1]}: {counts['differ'].sum():,} differ. These steps would show an error in "
-        f"{held} of the engine's {len(words)} rules. Of the {len(differences)} differences found "
-        f"so far, {len(differences) - left} are fixed and {left} remain on purpose."
+        f"to {releases[-1]}: {counts['differ'].sum():,} differ. They notice {newest['noticed']} of "
+        f"{apart} wrong variants of the rules of {newest['release']}. "
+        f"Of the {len(differences)} differences found so far, {len(differences) - left} are fixed "
+        f"and {left} remain on purpose."
     )

@@ -45,6 +45,8 @@ def step(broker: Broker, message: m.Message, now_ms: int) -> Step:
 def _on_leader_and_isr(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
     """Obey an order of a newer leader epoch; in KRaft, also one of this epoch that is not older."""
     role = broker.role
+    if broker.is_offline:
+        return broker, ()
     if role is None:  # a process has just started: so have its clocks (RM 0.9.0.1:116-117)
         broker = replace(broker, last_isr_change_ms=now_ms, last_isr_announcement_ms=now_ms)
     elif order.leader_epoch < role.leader_epoch:
@@ -58,6 +60,16 @@ def _on_leader_and_isr(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> St
     if order.leader == broker.id:
         return leader.become_leader(broker, order, now_ms)
     return follower.become_follower(broker, order, now_ms)
+
+
+def _on_directory_failed(broker: Broker, failure: m.DirectoryFailed, now_ms: int) -> Step:
+    """Take the replica offline until the next start, and report that.
+
+    Source: handleLogDirFailure, ReplicaManager.scala 3.7.1; offlineLogDirs of BrokerHeartbeat.
+    """
+    broker, outputs = follower.on_stop_replica(broker, m.StopReplica(deletes=True), now_ms)
+    report = m.Send(m.CONTROLLER, m.OfflineDirectory(broker.id))
+    return replace(broker, is_offline=True), (*outputs, report)
 
 
 def _again(broker: Broker, task: m.Message) -> m.After:
@@ -111,6 +123,7 @@ ANY_ROLE: dict[type, Handler] = {  # requests too, if only to answer "not the le
     m.CheckpointHighWatermark: _on_task,
     m.PropagateIsrChanges: _on_task,
     m.Disconnected: _on_disconnected,
+    m.DirectoryFailed: _on_directory_failed,
 }
 # The handler of each message in each role; a message not listed here came too late: do nothing
 HANDLERS: dict[type, dict[type, Handler]] = {

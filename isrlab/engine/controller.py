@@ -133,6 +133,10 @@ def _on_register(before: Controller, message: m.RegisterBroker) -> ControllerSte
     if before.version.handles_shutdown_again and not message.is_known:  # while it is still fenced
         is_unclean = before.version.eligible_leader_replicas and not message.was_clean
         after = kraft.lose(before, broker, is_unclean)
+    if before.version.kraft and message.is_moved:
+        after = kraft.assign_directory(after)
+    if not message.is_known:
+        after = replace(after, offline=tuple(b for b in after.offline if b != broker))
     others = tuple(b for b in after.alive if b.id != broker)
     info = m.BrokerInfo(broker, message.broker_epoch)
     after = replace(after, alive=tuple(sorted((*others, info), key=lambda b: b.id)))
@@ -163,6 +167,19 @@ def _lose_broker(before: Controller, broker: int) -> ControllerStep:
     """Handle the death or the fencing of a broker."""
     left = replace(before, alive=tuple(b for b in before.alive if b.id != broker))
     after = (kraft if left.version.kraft else zookeeper).lose(left, broker)
+    return after, _news(before, after)
+
+
+def _on_offline_directory(before: Controller, message: m.OfflineDirectory) -> ControllerStep:
+    """Handle a replica whose directory fails: it leaves the ISR as if its broker had died, and in
+    KRaft enters the ELR like any other. Source: handleDirectoriesOffline, RCM 4.3.1:1508-1533.
+    """
+    broker, version = message.broker, before.version
+    left = replace(before, offline=tuple(sorted({*before.offline, broker})))
+    if version.kraft:
+        after = kraft.lose(left, broker, version.elr_of_online_directories)
+    else:
+        after = zookeeper.lose(left, broker)
     return after, _news(before, after)
 
 
@@ -317,6 +334,7 @@ def _metadata(controller: Controller) -> m.UpdateMetadata:
 HANDLERS: dict[type, Callable[[Controller, Any], ControllerStep]] = {
     m.AlterPartition: _on_alter_partition,
     m.RegisterBroker: _on_register,
+    m.OfflineDirectory: _on_offline_directory,
     m.SessionExpired: _on_session_expired,
     m.ControlledShutdown: _on_controlled_shutdown,
     m.ElectLeaders: _on_elect_leaders,

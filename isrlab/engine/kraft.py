@@ -11,7 +11,7 @@ record, so electing one is clean.
 A reassignment adds its replicas to the list, and the leader epoch stays; the change that completes
 it, whatever its cause, drops the replicas to be removed, and raises the epoch if there are any.
 
-Left out: directories, the waves in which brokers are notified, and remembering all last known
+Left out: the waves in which brokers are notified, and remembering all last known
 members instead of the last leader (useLastKnownLeaderInBalancedRecovery=false).
 
 Source: PartitionChangeBuilder.java, trunk of 2024-10-25, lines 215-320 and 400-570. The test
@@ -139,6 +139,15 @@ def lose(controller: Controller, broker: int, is_unclean: bool = False) -> Contr
     leader_epoch = state.leader_epoch + again * (state.leader_epoch - controller.leader_epoch)
     epoch = state.partition_epoch + again * (state.partition_epoch - controller.partition_epoch)
     return replace(after, state=replace(state, leader_epoch=leader_epoch, partition_epoch=epoch))
+
+
+def assign_directory(controller: Controller) -> Controller:
+    """Store that a replica is in another directory. Up to 4.2 that empties the ELR, by mistake.
+
+    Source: handleAssignReplicasToDirs, RCM 4.2.1:2283, 4.3.1:2360.
+    """
+    keeps = controller.version.directory_change_keeps_elr
+    return controller.storing(elr=controller.state.elr if keeps else ())
 
 
 def _target_elr(

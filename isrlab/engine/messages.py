@@ -156,6 +156,13 @@ class RegisterBroker(Message):
     broker_epoch: int
     was_clean: bool = True  # the former process left its clean-shutdown marker
     is_known: bool = False  # the same process again, after its session had expired
+    is_moved: bool = False  # its replica is made anew: the former directory was taken out
+
+
+class OfflineDirectory(Message):
+    """A broker reports that the directory of its replica has failed (KIP-112, KIP-858)."""
+
+    broker: int
 
 
 class SessionExpired(Message):
@@ -228,6 +235,10 @@ class RetryRequest(Message):
 
 class RetryAlterPartition(Message):
     """An ISR change that did not reach the controller is sent again."""
+
+
+class DirectoryFailed(Message):
+    """The directory of the replica cannot be read or written any more."""
 
 
 class Disconnected(Message):

@@ -175,6 +175,7 @@ class Broker(Frozen):
     log: Log = Log()
     role: Leader | Follower | None = None  # None until the controller assigns one
     broker_epoch: int = 0
+    is_offline: bool = False  # the directory of the replica has failed
     is_shutting_down: bool = False  # a controlled shutdown: it starts no fetchers (not in KRaft)
     last_request: int = 0
     metadata: tuple[m.BrokerInfo, ...] = ()

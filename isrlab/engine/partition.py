@@ -51,6 +51,7 @@ class Controller(Frozen):
 
     `replicas_of_partition_0`: with ELR, Kafka's controller reads this count for every partition of
     the topic. None: this is partition 0. `left_in_index`: former members of a cleared ELR.
+    `offline`: brokers whose directory of the replica has failed.
     """
 
     version: KafkaVersion
@@ -59,6 +60,7 @@ class Controller(Frozen):
     alive: tuple[m.BrokerInfo, ...] = ()
     replicas_of_partition_0: int | None = None
     left_in_index: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
 
     @property
     def replicas(self) -> tuple[int, ...]:
@@ -85,8 +87,8 @@ class Controller(Frozen):
 
     @property
     def available(self) -> tuple[int, ...]:
-        """The brokers that may lead: alive, and not shutting down."""
-        return tuple(b.id for b in self.alive if b.is_active)
+        """The brokers that may lead: alive, not shutting down, and with the replica's directory."""
+        return tuple(b.id for b in self.alive if b.is_active and b.id not in self.offline)
 
     @property
     def order(self) -> m.LeaderAndIsr:

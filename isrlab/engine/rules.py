@@ -308,7 +308,16 @@ def needs_another_round(
     )
 
 
-# Moving a partition
+# Directories, and moving a partition
+
+
+def proves_clean_shutdown(was_clean: bool, has_failed_directory: bool) -> bool:
+    """A started broker proves a clean shutdown: each directory in log.dirs now has its marker.
+
+    A directory that has failed has none; one that was taken out is not asked for it. Source:
+    readBrokerEpochFromCleanShutdownFiles, LogManager.scala 4.3.1:1528.
+    """
+    return was_clean and not has_failed_directory
 
 
 def completes_reassignment(

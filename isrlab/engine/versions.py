@@ -133,6 +133,14 @@ class KafkaVersion(Shared):
     eligible_leader_replicas: bool = switch(
         "no eligible leader replicas", "eligible leader replicas, for new clusters (KIP-966)"
     )
+    directory_change_keeps_elr: bool = switch(
+        "another directory of a replica empties the partition's ELR",
+        "another directory of a replica leaves the ELR as it is (pull request 20716)",
+    )
+    elr_of_online_directories: bool = switch(
+        "a replica whose directory fails becomes an eligible leader replica",
+        "a replica whose directory fails is no eligible leader replica",
+    )
     elr_of_replicas_only: bool = switch(
         "a removed replica may stay, or become, an eligible leader replica",
         "only replicas of the partition are eligible leader replicas (KIP-966 as written)",
@@ -210,7 +218,7 @@ class KafkaVersion(Shared):
 # In no release: proposals of JIRA issues, and repairs of the data loss in 4.1 to 4.4
 PROPOSED = (
     "expand_waits_under_min_isr", "ignores_known_order", "elr_of_replicas_only",
-    "min_isr_of_own_partition",
+    "min_isr_of_own_partition", "elr_of_online_directories",
 )  # fmt: skip
 RULES = tuple(field.name for field in fields(KafkaVersion))[6:]  # all but column, name, ..., last
 
@@ -340,7 +348,11 @@ CHANGES = (
     row("N 3.9 3.9 3.9.0", kraft_elects_uncleanly=True),
     row("O 4.0 4.0 trunk of 2024-10-25", handles_shutdown_again=True),
     row("O 4.1 4.1-4.2 4.1.2", eligible_leader_replicas=True),
-    row("P 4.3 4.3-4.4 4.3.1", reassignment=c.Reassignment.NEW_IN_SYNC_UNLESS_FEWER),
+    row(
+        "P 4.3 4.3-4.4 4.3.1",
+        reassignment=c.Reassignment.NEW_IN_SYNC_UNLESS_FEWER,
+        directory_change_keeps_elr=True,
+    ),
 )
 
 # A generation equals the one before it, except for the fields that its row names

@@ -88,6 +88,8 @@ class Cluster:
         self.latencies: dict[frozenset[int], int] = {}
         self.out_of_reach: dict[int, int] = {}  # broker -> when the controller lost it, ms
         self.requests: list[Request] = []
+        self.failed: dict[int, Log] = {}  # broker -> the log in its failed directory
+        self.taken_out: set[int] = set()  # brokers whose replica's directory left log.dirs
         self.clean: set[int] = set()  # brokers whose last shutdown left its clean-shutdown marker
         stored = PartitionState(assigned, leader or assigned[0], assigned if isr is None else isr)
         alive = tuple(m.BrokerInfo(b, 0) for b in sorted(replicas))
@@ -154,7 +156,8 @@ class Cluster:
 
     def tell(self, source: int, target: int, message: m.Message) -> None:
         """Deliver a message immediately, before anything in the queue."""
-        self._deliver(Envelope(self.now_ms, source, target, message))
+        process = self.epochs.get(source)
+        self._deliver(Envelope(self.now_ms, source, target, message, process))
 
     def post(self, envelope: Envelope) -> None:
         if envelope.partition != self.number:

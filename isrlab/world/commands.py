@@ -366,6 +366,8 @@ COMMANDS: dict[str, Usage] = {
     "hard_bounce": Usage(_on(faults.hard_bounce), "LIVE|controller"),
     "clean_bounce": Usage(_on(faults.clean_bounce), "LIVE", scope=TOPIC),
     "start": Usage(_on(faults.start), "DEAD"),
+    "fail_directory": Usage(_on(faults.fail_directory), "LIVE"),
+    "remove_directory": Usage(_on(faults.remove_directory), "DEAD"),
     "cut": Usage(partial(_between, faults.network_partition), _TWO),
     "heal": Usage(partial(_between, faults.heal), _TWO),
     "degraded_network": Usage(partial(_between, faults.degraded_network), f"{_TWO} TIME"),

@@ -11,6 +11,7 @@ import dataclasses
 
 from isrlab.engine import controller as controller_machine
 from isrlab.engine import messages as m
+from isrlab.engine import rules
 from isrlab.engine.frozen import replace
 from isrlab.engine.log import Log
 from isrlab.world.cluster import Cluster
@@ -49,15 +50,38 @@ def power_loss(cluster: Cluster, broker: int) -> None:
         cluster.observer.disks_lost.add(broker)
 
 
+def fail_directory(cluster: Cluster, broker: int) -> None:
+    """Let the directory of a broker's replica fail. The broker lives on, with its others; at its
+    next start the directory is repaired, with the log that it had, unless it was taken out.
+
+    Left out: up to 0.11 the broker halts, and in KRaft up to 3.6 the controller is not told.
+    """
+    cluster.failed[broker] = cluster.brokers[broker].log
+    cluster.tell(broker, broker, m.DirectoryFailed())
+
+
+def remove_directory(cluster: Cluster, broker: int) -> None:
+    """Take the directory of a dead broker's replica out of log.dirs."""
+    cluster.failed.pop(broker, None)
+    cluster.taken_out.add(broker)
+    cluster.disks[broker] = Log()
+    cluster.observer.disks_lost.add(broker)
+    cluster.mark(broker, "no longer has the directory in log.dirs")
+
+
 def start(cluster: Cluster, broker: int) -> None:
     """Start a broker on its disk; it registers with the controller."""
+    was_clean = rules.proves_clean_shutdown(broker in cluster.clean, broker in cluster.failed)
+    cluster.disks[broker] = cluster.failed.pop(broker, cluster.disks[broker])
     if not cluster.is_cut(broker, m.CONTROLLER):
         cluster.out_of_reach.pop(broker, None)
     cluster.start_process(broker)
     cluster.mark(broker, "starts")
     cluster.reset_connections(broker)
-    process, was_clean = cluster.epochs[broker], broker in cluster.clean
-    cluster.tell(broker, m.CONTROLLER, m.RegisterBroker(broker, process, was_clean))
+    process, is_moved = cluster.epochs[broker], broker in cluster.taken_out
+    cluster.taken_out.discard(broker)
+    register = m.RegisterBroker(broker, process, was_clean, is_moved=is_moved)
+    cluster.tell(broker, m.CONTROLLER, register)
 
 
 def hard_bounce(cluster: Cluster, broker: int) -> None:
@@ -193,6 +217,8 @@ def _return(cluster: Cluster, broker: int) -> None:
     if is_silent or cluster.is_cut(broker, m.CONTROLLER):
         return
     cluster.out_of_reach.pop(broker, None)
+    if cluster.brokers[broker].is_offline:  # each heartbeat reports it
+        cluster.tell(broker, m.CONTROLLER, m.OfflineDirectory(broker))
     if cluster.controller.is_alive(broker):
         cluster.emit(m.CONTROLLER, controller_machine.orders_for(cluster.controller, broker))
     else:

@@ -76,7 +76,8 @@ class Observer:
             self._compare_leaders(before.role, role, message, at)
         sent = [output.message for output in outputs if isinstance(output, m.Send)]
         news = {
-            "truncate": _is_cut(before.log, log),
+            "truncate": _is_cut(before.log, log) and not after.is_offline,
+            "failed": after.is_offline and not before.is_offline,
             "high_watermark": role and before.log.high_watermark != log.high_watermark,
             "notify": any(isinstance(news, m.IsrChangeNotification) for news in sent),
             "metadata": before.metadata != after.metadata,

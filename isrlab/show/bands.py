@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import matplotlib.dates as mdates
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
@@ -144,18 +143,6 @@ def shade(ax: Axes, spans: Iterable[Span]) -> Axes:
     return ax
 
 
-def utc_axis(ax: Axes, start_ms: float) -> Axes:
-    """The horizontal axis, in s since `start_ms`, labelled with UTC time instead."""
-    ends = np.array(ax.get_xlim()) / 86_400 + start_ms / 86_400_000
-    locator = mdates.AutoDateLocator(minticks=3, maxticks=8)
-    ticks = np.asarray(locator.tick_values(*mdates.num2date(ends)))
-    ticks = ticks[(ticks >= ends[0]) & (ticks <= ends[1])]
-    formatter = mdates.ConciseDateFormatter(locator)
-    ax.set_xticks((ticks * 86_400_000 - start_ms) / 1000, formatter.format_ticks(ticks))
-    ax.set_xlabel(f"time (UTC) from {mdates.num2date(ends[0]):%Y-%m-%d %H:%M}")
-    return ax
-
-
 def size_state(size: int, full: int) -> str:
     """The state of an ISR by its size, one of `style.ISR_SIZES`."""
     missing = full - size
@@ -187,31 +174,3 @@ def _at_once(times: np.ndarray, spans: Sequence[tuple[float, float]]) -> np.ndar
     """The number of spans at each of these moments: int64[time]."""
     starts, ends = np.sort(np.array(spans).reshape(-1, 2), axis=0).T
     return np.searchsorted(starts, times, "right") - np.searchsorted(ends, times, "right")
-
-
-def plot_isr_sizes(
-    partitions: Mapping[Any, Sequence[IsrSpan]],
-    sizes: tuple[int, int, int],
-    ax: Axes,
-    away: Sequence[tuple[str, float, float]] = (),
-) -> Axes:
-    """How many partitions have a short ISR, over time (s), by its size; the title has the maximum.
-
-    `sizes`: partitions in all, replicas of each, and min.insync.replicas. `away`: (name, from, to)
-    of brokers that were away, in s, drawn above.
-    """
-    total, replicas, min_isr = sizes
-    spans = [span for several in partitions.values() for span in several]
-    worst = stack(ax, (Span(s.start_ms / 1000, s.end_ms / 1000,
-                            size_state(len(s.isr), replicas)) for s in spans)).max()  # fmt: skip
-    top = max(5.0, 1.3 * worst)
-    for name, start_s, end_s in away:
-        ax.plot([start_s, end_s], [0.92 * top] * 2, color=style.INK, linewidth=5)
-        middle = (start_s + end_s) / 2
-        ax.text(middle, 0.94 * top, style.plain(name), ha="center", va="bottom", fontsize=8)
-    last_s = max([*(s.end_ms / 1000 for s in spans), *(end_s for *_, end_s in away)], default=0.0)
-    ax.set(xlim=(0, last_s), ylim=(0, top))
-    ax.set_xlabel("time since the start (s); bar above: that broker is away")
-    under_ms = sum(s.end_ms - s.start_ms for s in spans if len(s.isr) < min_isr)
-    title = f"{worst} of {total} partitions under-replicated"
-    return style.finish(ax, f"{title}; {under_ms / 60_000:.1f} partition-minutes under min ISR")

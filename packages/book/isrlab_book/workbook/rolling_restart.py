@@ -6,7 +6,8 @@ a fetcher thread can fetch: above 0 and below 1 (else ValueError); at 1 a broker
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import ipywidgets as widgets
 import numpy as np
@@ -17,15 +18,16 @@ from matplotlib.figure import Figure
 from isrlab import fleet
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events import exact
+from isrlab.events.exact import IsrSpan
 from isrlab.events.measures import measures
 from isrlab.fleet import load, place, recovery
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.layout import assignment
 from isrlab.fleet.sums import by_run
-from isrlab.show.bands import plot_isr_sizes
+from isrlab.show.bands import Span, size_state, stack
 from isrlab.show.controls import LiveFigure, choice
 from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
-from isrlab.show.style import INK, STATES, mark, panels
+from isrlab.show.style import INK, STATES, finish, mark, panels, plain
 from isrlab.world import scenario
 from isrlab.world.words import START_MS
 from isrlab_ops.check.cluster import ClusterState
@@ -299,3 +301,31 @@ def _left(
         "refused by one restart": f"{min(refused)} to {max(refused)}",
         "fewest copies meanwhile": min(len({*isr} - {b}) for isr in isrs for b in alive),
     }  # fmt: skip
+
+
+def plot_isr_sizes(
+    partitions: Mapping[Any, Sequence[IsrSpan]],
+    sizes: tuple[int, int, int],
+    ax: Axes,
+    away: Sequence[tuple[str, float, float]] = (),
+) -> Axes:
+    """How many partitions have a short ISR, over time (s), by its size; the title has the maximum.
+
+    `sizes`: partitions in all, replicas of each, and min.insync.replicas. `away`: (name, from, to)
+    of brokers that were away, in s, drawn above.
+    """
+    total, replicas, min_isr = sizes
+    spans = [span for several in partitions.values() for span in several]
+    worst = stack(ax, (Span(s.start_ms / 1000, s.end_ms / 1000,
+                            size_state(len(s.isr), replicas)) for s in spans)).max()  # fmt: skip
+    top = max(5.0, 1.3 * worst)
+    for name, start_s, end_s in away:
+        ax.plot([start_s, end_s], [0.92 * top] * 2, color=INK, linewidth=5)
+        middle = (start_s + end_s) / 2
+        ax.text(middle, 0.94 * top, plain(name), ha="center", va="bottom", fontsize=8)
+    last_s = max([*(s.end_ms / 1000 for s in spans), *(end_s for *_, end_s in away)], default=0.0)
+    ax.set(xlim=(0, last_s), ylim=(0, top))
+    ax.set_xlabel("time since the start (s); bar above: that broker is away")
+    under_ms = sum(s.end_ms - s.start_ms for s in spans if len(s.isr) < min_isr)
+    title = f"{worst} of {total} partitions under-replicated"
+    return finish(ax, f"{title}; {under_ms / 60_000:.1f} partition-minutes under min ISR")

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import ipywidgets as widgets
+import matplotlib.dates as mdates
+import numpy as np
 import pandas as pd
 from IPython.display import HTML
 from matplotlib.axes import Axes
@@ -20,7 +22,7 @@ from matplotlib.figure import Figure
 from isrlab.events import exact
 from isrlab.events.exact import IsrSpan, Key
 from isrlab.show import bands, style
-from isrlab.show.bands import BandMark, Span, plot_bands, size_state, utc_axis
+from isrlab.show.bands import BandMark, Span, plot_bands, size_state
 from isrlab.show.controls import LiveFigure, pick
 from isrlab.show.style import counted, duration, printable
 from isrlab.show.table import table
@@ -275,3 +277,15 @@ def alerts_table(
             row[f"for: {for_}"] = text if did.fired else "never fires"
         rows.append(row)
     return table(rows)
+
+
+def utc_axis(ax: Axes, start_ms: float) -> Axes:
+    """The horizontal axis, in s since `start_ms`, labelled with UTC time instead."""
+    ends = np.array(ax.get_xlim()) / 86_400 + start_ms / 86_400_000
+    locator = mdates.AutoDateLocator(minticks=3, maxticks=8)
+    ticks = np.asarray(locator.tick_values(*mdates.num2date(ends)))
+    ticks = ticks[(ticks >= ends[0]) & (ticks <= ends[1])]
+    formatter = mdates.ConciseDateFormatter(locator)
+    ax.set_xticks((ticks * 86_400_000 - start_ms) / 1000, formatter.format_ticks(ticks))
+    ax.set_xlabel(f"time (UTC) from {mdates.num2date(ends[0]):%Y-%m-%d %H:%M}")
+    return ax

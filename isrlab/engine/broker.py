@@ -62,14 +62,18 @@ def _on_leader_and_isr(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> St
     return follower.become_follower(broker, order, now_ms)
 
 
-def _on_directory_failed(broker: Broker, failure: m.DirectoryFailed, now_ms: int) -> Step:
-    """Take the replica offline until the next start, and report that.
+def _retention(broker: Broker, retention_ms: int) -> m.After:
+    """The next retention check; records may go one interval later than in Kafka."""
+    newest = broker.log.records[-1] if broker.log.records else None
+    delay_ms = max(retention_ms, rules.RETENTION_CHECK_MS)
+    return m.After(delay_ms, m.DeleteOldSegments(retention_ms, newest))
 
-    Source: handleLogDirFailure, ReplicaManager.scala 3.7.1; offlineLogDirs of BrokerHeartbeat.
-    """
-    broker, outputs = follower.on_stop_replica(broker, m.StopReplica(deletes=True), now_ms)
-    report = m.Send(m.CONTROLLER, m.OfflineDirectory(broker.id))
-    return replace(broker, is_offline=True), (*outputs, report)
+
+def _on_delete_old_segments(broker: Broker, check: m.DeleteOldSegments, now_ms: int) -> Step:
+    log, again = broker.log, _retention(broker, check.retention_ms)
+    is_old = check.newest is not None and check.newest == again.message.newest
+    start = rules.expired_end_offset(is_old, log.log_end_offset, log.high_watermark)
+    return replace(broker, log=log.starting_at(start)), (again,)
 
 
 def _again(broker: Broker, task: m.Message) -> m.After:
@@ -105,7 +109,8 @@ def _on_update_metadata(broker: Broker, news: m.UpdateMetadata, _: int) -> Step:
     wanted, settings = news.min_isr, broker.settings
     if wanted not in (None, settings.min_insync_replicas):
         settings = dataclasses.replace(settings, min_insync_replicas=wanted)
-    return replace(broker, metadata=news.brokers, settings=settings), ()
+    checks = (_retention(broker, news.retention_ms),) if news.retention_ms else ()
+    return replace(broker, metadata=news.brokers, settings=settings), checks
 
 
 Handler = Callable[[Broker, Any, int], Step]
@@ -121,9 +126,9 @@ ANY_ROLE: dict[type, Handler] = {  # requests too, if only to answer "not the le
     m.UpdateMetadata: _on_update_metadata,
     m.ExpireIsr: _on_task,
     m.CheckpointHighWatermark: _on_task,
+    m.DeleteOldSegments: _on_delete_old_segments,
     m.PropagateIsrChanges: _on_task,
     m.Disconnected: _on_disconnected,
-    m.DirectoryFailed: _on_directory_failed,
 }
 # The handler of each message in each role; a message not listed here came too late: do nothing
 HANDLERS: dict[type, dict[type, Handler]] = {

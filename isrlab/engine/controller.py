@@ -12,8 +12,7 @@ A broker that restarts faster than its session expires is noticed only since bro
 a controller that fails over at that moment does. In KRaft the registration of the new incarnation
 fences the former one immediately; a real controller waits until the former session ends.
 
-Left out: several controllers, topic deletion, and in KRaft the pause between
-registration and unfencing.
+Left out: several controllers, and in KRaft the pause between registration and unfencing.
 
 Source: KafkaController.scala (0.8.2-3.9), ReplicationControlManager.java (KRaft).
 """
@@ -29,7 +28,7 @@ from isrlab.engine import messages as m
 from isrlab.engine.choices import Reassignment
 from isrlab.engine.frozen import replace
 from isrlab.engine.model import NO_LEADER
-from isrlab.engine.partition import Controller
+from isrlab.engine.partition import Controller, PartitionState
 from isrlab.engine.rules import UNKNOWN_EPOCH
 
 KAFKA_FAILS = "UNKNOWN_SERVER_ERROR"
@@ -145,6 +144,9 @@ def _on_register(before: Controller, message: m.RegisterBroker) -> ControllerSte
     elif before.version.kraft and after.leader == NO_LEADER:
         after = kraft.change(after)  # handleBrokerUnfenced
     known = () if after.state != before.state else _known_order(after, broker)
+    left_ms = before.deleted_retention_ms
+    if left_ms and before.version.restart_revives_settings and not message.is_known:
+        known = (*known, m.Send(broker, replace(_metadata(after), retention_ms=left_ms)))
     return after, (*outputs, *_news(before, after), *known)
 
 
@@ -165,7 +167,11 @@ def _on_session_expired(controller: Controller, message: m.SessionExpired) -> Co
 
 def _lose_broker(before: Controller, broker: int) -> ControllerStep:
     """Handle the death or the fencing of a broker."""
-    left = replace(before, alive=tuple(b for b in before.alive if b.id != broker))
+    alive = tuple(b for b in before.alive if b.id != broker)
+    return _lose(before, replace(before, alive=alive), broker)
+
+
+def _lose(before: Controller, left: Controller, broker: int) -> ControllerStep:
     after = (kraft if left.version.kraft else zookeeper).lose(left, broker)
     return after, _news(before, after)
 
@@ -174,13 +180,8 @@ def _on_offline_directory(before: Controller, message: m.OfflineDirectory) -> Co
     """Handle a replica whose directory fails: it leaves the ISR as if its broker had died, and in
     KRaft enters the ELR like any other. Source: handleDirectoriesOffline, RCM 4.3.1:1508-1533.
     """
-    broker, version = message.broker, before.version
-    left = replace(before, offline=tuple(sorted({*before.offline, broker})))
-    if version.kraft:
-        after = kraft.lose(left, broker, version.elr_of_online_directories)
-    else:
-        after = zookeeper.lose(left, broker)
-    return after, _news(before, after)
+    broker, offline = message.broker, {*before.offline, message.broker}
+    return _lose(before, replace(before, offline=tuple(sorted(offline))), broker)
 
 
 def _on_controlled_shutdown(before: Controller, message: m.ControlledShutdown) -> ControllerStep:
@@ -307,6 +308,20 @@ def _on_configure(before: Controller, message: m.IncrementalAlterConfigs) -> Con
     return after, (*metadata_orders(after), *_decision(configured, after))
 
 
+def _on_recreate(before: Controller, message: m.RecreateTopic) -> ControllerStep:
+    """Delete the topic, and create it again. Brokers that run drop its settings. One that starts
+    reads settings and deletion in one delta (in Kafka, if both came after its last snapshot), and
+    from 3.8 keeps them. Source: replay(RemoveTopicRecord), ConfigurationsDelta.java 3.7.2:71 (drops
+    what the same delta has set), 3.8.0:71 and 4.3.1:73 (only what was set before).
+    """
+    target = before.state.target
+    fresh = PartitionState(target, target[0], target)
+    left_ms = message.retention_ms or before.deleted_retention_ms
+    after = replace(before, state=fresh, left_in_index=(), deleted_retention_ms=left_ms)
+    stops = (m.Send(r, m.StopReplica(deletes=True)) for r in before.replicas)
+    return after, (*stops, *orders(after))
+
+
 # Messages to the brokers
 
 
@@ -341,5 +356,6 @@ HANDLERS: dict[type, Callable[[Controller, Any], ControllerStep]] = {
     m.ElectUncleanLeaders: _on_unclean_task,
     m.AlterPartitionReassignments: _on_reassign,
     m.IncrementalAlterConfigs: _on_configure,
+    m.RecreateTopic: _on_recreate,
     m.IsrChangeNotification: lambda controller, news: (controller, metadata_orders(controller)),
 }

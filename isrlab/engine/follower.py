@@ -187,7 +187,9 @@ def on_fetch_response(broker: Broker, answer: m.FetchResponse, now_ms: int) -> S
         raise ValueError(f"broker {broker.id} {at}")
     log = broker.log.append(answer.records, broker.version)
     high_watermark = rules.follower_high_watermark(log.log_end_offset, answer.high_watermark)
-    return _fetch(replace(broker, log=log.with_high_watermark(high_watermark)))
+    start = min(answer.log_start_offset, high_watermark)
+    log = log.with_high_watermark(high_watermark).starting_at(start)
+    return _fetch(replace(broker, log=log))
 
 
 def on_epoch_end_offset(broker: Broker, answer: m.EpochEndOffset, now_ms: int) -> Step:

@@ -9,10 +9,10 @@ disk when the operating system writes them back; `flushed_end_offset` is the end
 killed process loses nothing of the page cache; a power failure loses all that is not on disk.
 And the high watermark reaches the disk only as a checkpoint, a few seconds old.
 
-Left out: segments and the offset index (`closeups/segment.py`), compaction, transactions;
-retention (only the epoch cache can be truncated from its start); tiered storage, which needs the
-epoch before a given one (previousEpoch). Up to 2.3 a log that was truncated below its high
-watermark kept the old value until the next fetch; here, as from 2.4, truncation lowers it.
+Left out: segments and the offset index (`closeups/segment.py`), compaction, transactions; tiered
+storage, which needs the epoch before a given one (previousEpoch). Up to 2.3 a log that was
+truncated below its high watermark kept the old value until the next fetch; here, as from 2.4,
+truncation lowers it.
 """
 
 from __future__ import annotations
@@ -156,6 +156,18 @@ class Log(Frozen):
             high_watermark=start_offset,
             flushed_end_offset=start_offset,
             checkpointed_high_watermark=self.checkpointed_high_watermark,
+        )
+
+    def starting_at(self, start_offset: int) -> Log:
+        """The log without records before `start_offset` (maybeIncrementLogStartOffset)."""
+        if start_offset <= self.log_start_offset:
+            return self
+        return replace(
+            self,
+            records=self.records[start_offset - self.log_start_offset :],
+            log_start_offset=start_offset,
+            flushed_end_offset=max(self.flushed_end_offset, start_offset),
+            epochs=self.epochs.truncate_from_start(start_offset),
         )
 
     def with_high_watermark(self, high_watermark: int) -> Log:

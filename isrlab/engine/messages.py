@@ -62,6 +62,7 @@ class FetchResponse(Message):
     records: tuple[Record, ...] = ()
     high_watermark: int = UNKNOWN_OFFSET
     diverging: tuple[int, int] | None = None  # (epoch, its end offset at the leader)
+    log_start_offset: int = 0  # of the leader (KIP-107)
     error: str | None = None
 
 
@@ -133,7 +134,8 @@ class StopReplica(Message):
 
 class UpdateMetadata(Message):
     """The controller informs all brokers of the live brokers, and of the partition's ISR and its
-    min.insync.replicas (None: unchanged).
+    min.insync.replicas (None: unchanged). `retention_ms`: only what a restart brings back, since
+    the default of a week is longer than any scenario.
 
     No replication rule reads that ISR; clients and monitoring do.
     """
@@ -142,6 +144,7 @@ class UpdateMetadata(Message):
     isr: tuple[int, ...] = ()
     partition_epoch: int = UNKNOWN_EPOCH
     min_isr: int | None = None
+    retention_ms: int | None = None
 
 
 class IsrChangeNotification(Message):
@@ -203,6 +206,13 @@ class IncrementalAlterConfigs(Message):
     of_cluster: bool = False
 
 
+class RecreateTopic(Message):
+    """An operator deletes the topic, which had this setting (None: did not set it), and creates it
+    again without it, with the same replicas."""
+
+    retention_ms: int | None
+
+
 # Messages of a broker to itself: its schedule, and events of its network layer
 
 
@@ -237,8 +247,11 @@ class RetryAlterPartition(Message):
     """An ISR change that did not reach the controller is sent again."""
 
 
-class DirectoryFailed(Message):
-    """The directory of the replica cannot be read or written any more."""
+class DeleteOldSegments(Message):
+    """The retention check: `newest` is older than retention.ms, if it is still the newest."""
+
+    retention_ms: int
+    newest: Record | None
 
 
 class Disconnected(Message):

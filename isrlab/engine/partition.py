@@ -51,7 +51,7 @@ class Controller(Frozen):
 
     `replicas_of_partition_0`: with ELR, Kafka's controller reads this count for every partition of
     the topic. None: this is partition 0. `left_in_index`: former members of a cleared ELR.
-    `offline`: brokers whose directory of the replica has failed.
+    `offline`: brokers whose replica's directory failed. `deleted_retention_ms`: the former topic's.
     """
 
     version: KafkaVersion
@@ -61,6 +61,7 @@ class Controller(Frozen):
     replicas_of_partition_0: int | None = None
     left_in_index: tuple[int, ...] = ()
     offline: tuple[int, ...] = ()
+    deleted_retention_ms: int | None = None
 
     @property
     def replicas(self) -> tuple[int, ...]:

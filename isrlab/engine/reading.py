@@ -71,4 +71,5 @@ def answer(broker: Broker, fetch: m.Fetch) -> m.FetchResponse:
     log = broker.log
     most = max(1, broker.settings.replica_fetch_max_bytes // RECORD_BYTES)
     records = log.read(fetch.offset, min(log.log_end_offset, fetch.offset + most))
-    return m.FetchResponse(fetch.request, fetch.offset, records, log.high_watermark)
+    ends = log.high_watermark, None, log.log_start_offset
+    return m.FetchResponse(fetch.request, fetch.offset, records, *ends)

@@ -28,6 +28,7 @@ from isrlab.engine.choices import (
 UNKNOWN_OFFSET = -1
 UNKNOWN_EPOCH = -1
 
+RETENTION_CHECK_MS = 300_000  # log.retention.check.interval.ms
 ISR_CHANGE_TICK_MS = 2_500  # the isr-change-propagation task (RM 0.9.0.1:209)
 ISR_CHANGE_QUIET_MS = 5_000  # announce a change when none followed for this long
 ISR_CHANGE_BLACKOUT_MS = 60_000  # or when the last announcement is this long ago
@@ -308,7 +309,16 @@ def needs_another_round(
     )
 
 
-# Directories, and moving a partition
+# Retention, directories, and moving a partition
+
+
+def expired_end_offset(is_newest_old: bool, log_end_offset: int, high_watermark: int) -> int:
+    """Where retention makes the log begin: at its end, if its newest record is older than
+    retention.ms and all are committed (here a log is one segment); else 0, which changes nothing.
+
+    Source: deletableSegments and deleteRetentionMsBreachedSegments, UnifiedLog.java 4.3.1:1879.
+    """
+    return log_end_offset if is_newest_old and high_watermark == log_end_offset else 0
 
 
 def proves_clean_shutdown(was_clean: bool, has_failed_directory: bool) -> bool:

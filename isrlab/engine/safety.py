@@ -122,7 +122,7 @@ def missing_committed(view: View) -> Iterator[str]:
     is_complete = True
     for record_id, offset in islice(view.committed.items(), view.verified.committed, None):
         here = log.record_at(offset)
-        if offset >= log.log_start_offset and (here is None or here.id != record_id):
+        if here is None or here.id != record_id:
             is_complete = False
             yield record_id
     if is_complete:

@@ -133,13 +133,13 @@ class KafkaVersion(Shared):
     eligible_leader_replicas: bool = switch(
         "no eligible leader replicas", "eligible leader replicas, for new clusters (KIP-966)"
     )
+    restart_revives_settings: bool = switch(
+        "a broker that starts drops the settings of a deleted topic",
+        "KRaft: a broker that starts brings back the settings of a deleted topic",
+    )
     directory_change_keeps_elr: bool = switch(
         "another directory of a replica empties the partition's ELR",
         "another directory of a replica leaves the ELR as it is (pull request 20716)",
-    )
-    elr_of_online_directories: bool = switch(
-        "a replica whose directory fails becomes an eligible leader replica",
-        "a replica whose directory fails is no eligible leader replica",
     )
     elr_of_replicas_only: bool = switch(
         "a removed replica may stay, or become, an eligible leader replica",
@@ -218,7 +218,7 @@ class KafkaVersion(Shared):
 # In no release: proposals of JIRA issues, and repairs of the data loss in 4.1 to 4.4
 PROPOSED = (
     "expand_waits_under_min_isr", "ignores_known_order", "elr_of_replicas_only",
-    "min_isr_of_own_partition", "elr_of_online_directories",
+    "min_isr_of_own_partition",
 )  # fmt: skip
 RULES = tuple(field.name for field in fields(KafkaVersion))[6:]  # all but column, name, ..., last
 
@@ -344,7 +344,7 @@ CHANGES = (
         epoch_bump_on_isr_shrink=False,
     ),
     row("N 3.7 3.7 3.7.1", high_watermark_held_under_min_isr=True, refuses_former_incarnation=True),
-    row("N 3.8 3.8 3.8.0", reassignment=c.Reassignment.ALL_IN_SYNC),
+    row("N 3.8 3.8 3.8.0", reassignment=c.Reassignment.ALL_IN_SYNC, restart_revives_settings=True),
     row("N 3.9 3.9 3.9.0", kraft_elects_uncleanly=True),
     row("O 4.0 4.0 trunk of 2024-10-25", handles_shutdown_again=True),
     row("O 4.1 4.1-4.2 4.1.2", eligible_leader_replicas=True),

@@ -88,8 +88,7 @@ class Cluster:
         self.latencies: dict[frozenset[int], int] = {}
         self.out_of_reach: dict[int, int] = {}  # broker -> when the controller lost it, ms
         self.requests: list[Request] = []
-        self.failed: dict[int, Log] = {}  # broker -> the log in its failed directory
-        self.taken_out: set[int] = set()  # brokers whose replica's directory left log.dirs
+        self.failed: dict[int, Log | None] = {}  # broker -> log there; None: directory removed
         self.clean: set[int] = set()  # brokers whose last shutdown left its clean-shutdown marker
         stored = PartitionState(assigned, leader or assigned[0], assigned if isr is None else isr)
         alive = tuple(m.BrokerInfo(b, 0) for b in sorted(replicas))
@@ -156,8 +155,7 @@ class Cluster:
 
     def tell(self, source: int, target: int, message: m.Message) -> None:
         """Deliver a message immediately, before anything in the queue."""
-        process = self.epochs.get(source)
-        self._deliver(Envelope(self.now_ms, source, target, message, process))
+        self._deliver(Envelope(self.now_ms, source, target, message))
 
     def post(self, envelope: Envelope) -> None:
         if envelope.partition != self.number:
@@ -331,8 +329,3 @@ class Cluster:
             is_waiting = isinstance(other.role, Follower) and other.role.leader == broker
             if number != broker and is_waiting and not self.is_cut(number, broker):
                 self.post(Envelope(self.now_ms, broker, number, m.Disconnected(broker)))
-
-    @property
-    def leader(self) -> Broker | None:
-        """The broker that leads in the newest epoch, if there is one."""
-        return self.observer.view().leader

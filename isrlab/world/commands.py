@@ -375,6 +375,7 @@ COMMANDS: dict[str, Usage] = {
     "elect": Usage(_on(faults.elect), "[preferred|unclean]", scope=ANY),
     "reassign": Usage(_on(faults.reassign), "IDS|cancel", scope=ANY),
     "configure": Usage(_on(faults.configure), "topic|cluster", "min.insync.replicas=NUMBER"),
+    "recreate": Usage(_on(faults.recreate), "", "retention.ms=TIME"),
     "status": Usage(_status, scope=ANY),
     "check": Usage(_check, f"[{'|'.join(safety.PROPERTIES)}..]", scope=ANY),
     "trace": Usage(_trace, "on|off|isr"),

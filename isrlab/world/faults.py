@@ -55,31 +55,36 @@ def fail_directory(cluster: Cluster, broker: int) -> None:
     next start the directory is repaired, with the log that it had, unless it was taken out.
 
     Left out: up to 0.11 the broker halts, and in KRaft up to 3.6 the controller is not told.
+    Source: handleLogDirFailure, ReplicaManager.scala 3.7.1; offlineLogDirs of BrokerHeartbeat.
     """
-    cluster.failed[broker] = cluster.brokers[broker].log
-    cluster.tell(broker, broker, m.DirectoryFailed())
+    live = cluster.brokers[broker]
+    cluster.failed[broker], cluster.disks[broker] = live.log, Log()
+    cluster.brokers[broker] = replace(live, role=None, log=Log(), is_offline=True)
+    cluster.mark(broker, "loses the directory of its replica")
+    cluster.observer.note("failed", broker, replica=broker)
+    cluster.reset_connections(broker)
+    cluster.tell(broker, m.CONTROLLER, m.OfflineDirectory(broker))
 
 
 def remove_directory(cluster: Cluster, broker: int) -> None:
     """Take the directory of a dead broker's replica out of log.dirs."""
-    cluster.failed.pop(broker, None)
-    cluster.taken_out.add(broker)
-    cluster.disks[broker] = Log()
+    cluster.failed[broker], cluster.disks[broker] = None, Log()
     cluster.observer.disks_lost.add(broker)
     cluster.mark(broker, "no longer has the directory in log.dirs")
 
 
 def start(cluster: Cluster, broker: int) -> None:
     """Start a broker on its disk; it registers with the controller."""
-    was_clean = rules.proves_clean_shutdown(broker in cluster.clean, broker in cluster.failed)
-    cluster.disks[broker] = cluster.failed.pop(broker, cluster.disks[broker])
+    is_moved = broker in cluster.failed and cluster.failed[broker] is None
+    repaired = cluster.failed.pop(broker, None)
+    was_clean = rules.proves_clean_shutdown(broker in cluster.clean, repaired is not None)
+    cluster.disks[broker] = repaired or cluster.disks[broker]
     if not cluster.is_cut(broker, m.CONTROLLER):
         cluster.out_of_reach.pop(broker, None)
     cluster.start_process(broker)
     cluster.mark(broker, "starts")
     cluster.reset_connections(broker)
-    process, is_moved = cluster.epochs[broker], broker in cluster.taken_out
-    cluster.taken_out.discard(broker)
+    process = cluster.epochs[broker]
     register = m.RegisterBroker(broker, process, was_clean, is_moved=is_moved)
     cluster.tell(broker, m.CONTROLLER, register)
 
@@ -202,6 +207,19 @@ def configure(cluster: Cluster, level: str, settings: dict[str, int]) -> None:
     for waiting in list(cluster.queue):  # without a delay the news arrives immediately
         if isinstance(waiting.message, m.UpdateMetadata) and waiting.due_ms <= cluster.now_ms:
             cluster.deliver(waiting)
+
+
+def recreate(cluster: Cluster, settings: dict[str, int]) -> None:
+    """An operator deletes the topic, which had these settings, and creates it again without them,
+    with the same replicas. Raises ValueError unless all brokers take part."""
+    if cluster.paused or cluster.cuts or set(cluster.brokers) != set(cluster.replicas):
+        raise ValueError("a broker of the topic is down, paused or cut off")
+    cluster.stabilize()
+    cluster.observer.committed.clear()
+    cluster.observer.acknowledged.clear()
+    deleted = m.RecreateTopic(settings.get("retention.ms"))
+    cluster.tell(m.CONTROLLER, m.CONTROLLER, deleted)
+    cluster.stabilize()
 
 
 def _fail_over(cluster: Cluster, live: tuple[m.BrokerInfo, ...]) -> None:

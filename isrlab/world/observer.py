@@ -76,8 +76,7 @@ class Observer:
             self._compare_leaders(before.role, role, message, at)
         sent = [output.message for output in outputs if isinstance(output, m.Send)]
         news = {
-            "truncate": _is_cut(before.log, log) and not after.is_offline,
-            "failed": after.is_offline and not before.is_offline,
+            "truncate": _is_cut(before.log, log),
             "high_watermark": role and before.log.high_watermark != log.high_watermark,
             "notify": any(isinstance(news, m.IsrChangeNotification) for news in sent),
             "metadata": before.metadata != after.metadata,
@@ -174,6 +173,8 @@ def _knew(end_offset: int, role: Leader, leaving: tuple[int, ...], now_ms: int) 
 
 def _is_cut(before: Log, after: Log) -> bool:
     """Whether the log's start or old last record has changed; no step both cuts and appends."""
+    if after.log_start_offset == before.log_end_offset:  # retention, or an empty log that grows
+        return False
     kept = len(before.records)
     return before.records is not after.records and (
         after.log_start_offset != before.log_start_offset

@@ -20,7 +20,6 @@ _ADDRESSES = {m.CLIENT: "client", m.CONTROLLER: "controller"}
 # Fields that are in every message of a kind and mean nothing to a reader
 _SILENT = {"request", "max_wait_ms", "broker_epoch", "broker_epochs"}
 _SILENT |= {"min_isr", "replica", "replicas", "broker", "brokers"}  # the link names the machines
-_IF_TRUE = "is_recovering", "is_known", "is_moved"
 _SHORT = {"high_watermark": "hw", "log_end_offset": "leo", "base_offset": "base"}
 _SHORT |= {"leader_epoch": "epoch", "last_fetched_epoch": "last_epoch", "log_start_offset": "start"}
 # Names for the model's messages in releases that have no message of that name
@@ -72,7 +71,7 @@ def describe(message: m.Message | Fault, version: KafkaVersion) -> str:
         kind = _BY_ZOOKEEPER.get(kind, kind)
     for part in message.__struct_fields__:
         value = getattr(message, part)
-        is_usual = value in (None, -1, ()) or (part in _IF_TRUE and not value)
+        is_usual = value in (None, -1, ()) or (part.startswith("is_") and not value)
         if is_usual or part in _SILENT:
             continue
         text = ids(value) if isinstance(value, tuple) else value
@@ -164,7 +163,6 @@ class Clause(NamedTuple):
 _DEEDS = {  # by kind of event: rank, and the broker's action
     "leader": (1, "leads epoch {leader_epoch}"),
     "restart": (2, "starts"),
-    "failed": (2, "loses the directory of its replica"),
     "isr_rejected": (3, "may not change the ISR ({error})"),
 }
 _ENDS = {"hard_shutdown": "dies", "power_loss": "loses power", "clean_shutdown": "shuts down"}

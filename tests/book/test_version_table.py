@@ -79,6 +79,7 @@ FACTS = (  # rule, last release with a form, this form, first release with the n
     ("kraft_elects_uncleanly", "3.8.1", False, "3.9.0", True),
     ("handles_shutdown_again", "3.9.2", False, "4.0.0", True),
     ("eligible_leader_replicas", "4.0.0", False, "4.1.0", True),
+    ("restart_revives_settings", "3.7.2", False, "3.8.0", True),
     ("directory_change_keeps_elr", "4.2.2", False, "4.3.0", True),
     ("unclean_leader_election_enable", "0.10.2.2", True, "0.11.0.0", False),
     ("replica_lag_time_max_ms", "2.4.1", 10_000, "2.5.0", 30_000),

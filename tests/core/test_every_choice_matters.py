@@ -73,7 +73,7 @@ RULES = (
     ("handles_shutdown_again", "4.0", False, "registered_and_lost"),
     ("eligible_leader_replicas", "4.1", False, "last_replica_standing"),
     ("directory_change_keeps_elr", "4.1", True, "failed_disk"),
-    ("elr_of_online_directories", "4.3", True, "failed_disk"),
+    ("restart_revives_settings", "4.3", False, "deleted_settings"),
     ("elr_of_replicas_only", "4.3", True, "drained_and_back"),
     ("min_isr_of_own_partition", "4.1", True, "first_partition_of_one"),
 )

@@ -213,9 +213,9 @@ def _records(played: ExerciseRun, asked: str, names: str) -> GoalResult:
     promised = cluster.observer.committed.keys() | cluster.observer.acknowledged.keys()
     if strange := [name for name in names.split() if name not in promised]:
         return False, f"{' '.join(strange)} was never promised", should
-    if cluster.leader is None:
+    if (leader := cluster.observer.view().leader) is None:
         return False, "no broker leads at the end", should
-    held = {record.id for record in cluster.leader.log.records}
+    held = {record.id for record in leader.log.records}
     other = [name for name in names.split() if (name in held) != (asked == "kept")]
     opposite = "lost" if asked == "kept" else "kept"
     happened = f"{' '.join(other)} is {opposite}" if other else f"{names} is {asked}"

@@ -13,7 +13,7 @@ ALL = ["core", "ops", "proof", "book"]
 
 
 @pytest.mark.parametrize("path, packages", [
-    ("isrlab/engine/rules.py", ALL), ("packages/ops/isrlab_ops/check/roll.py", ["ops", "book"]),
+    ("isrlab/engine/rules.py", ALL), ("packages/ops/isrlab_ops/check/risks.py", ["ops", "book"]),
     ("packages/proof/hunt/kinds.py", ["proof", "book"]), ("packages/book/hold/claims.py", ["book"]),
     ("tests/ops/test_check.py", ["ops", "book"]), ("data/scenarios/loss_bounce.txt", ALL),
     ("data/alerts/rules.yaml", ["ops", "book"]), ("notebooks/01_high_watermark.ipynb", ["book"]),

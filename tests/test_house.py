@@ -63,7 +63,7 @@ FLAT = (
 
 
 def name_of(path: Path) -> str:
-    """isrlab/engine/rules.py, and isrlab_ops/check/roll.py without the folder of its package."""
+    """isrlab/engine/rules.py, and isrlab_ops/check/risks.py without the folder of its package."""
     return re.sub(r"^packages/\w+/", "", path.relative_to(ROOT).as_posix())
 
 

@@ -24,7 +24,6 @@ from isrlab_ops.check import cluster, command, live, outcome, risks, stored, wha
 from isrlab_ops.check.answer import CheckQuestion, ClusterCheck, answer_of, as_dict
 from isrlab_ops.check.cluster import CheckError
 from isrlab_ops.check.outcome import Shapes
-from isrlab_ops.check.roll import RollLimits, roll
 from isrlab_ops.logs.incidents.exposed import exposures
 from isrlab_ops.logs.reader import read_local
 
@@ -146,30 +145,6 @@ def test_a_live_replica_out_of_sync_blocks_where_reassignments_are_not_shown():
     other = old.replace(":t\t", ":u\t").replace(": t\t", ": u\t").replace("Isr: 1,2", "Isr: 1,2,3")
     assert set(reasons(old + other, "2.3")[1]) == {outcome.PERHAPS_MOVING}
     assert reasons(old + other, "2.4") == {1: [], 2: [], 3: []}
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_roll_takes_no_more_of_a_partition_than_it_can_spare(seed):
-    draw = random.Random(seed)
-    rows = []
-    for _ in range(12):
-        ids = draw.sample(range(1, 8), draw.choice((2, 3, 3, 4)))
-        shown = ",".join(map(str, ids))
-        rows.append(f"{ids[0]} {shown} {shown}")
-    state = cluster.of_text(text_of(*rows), "4.1")
-    alone = roll(state, RollLimits())
-    assert all(len(step) == 1 for step in alone) and len(alone) == len(state.racks)
-    limits = RollLimits(7, draw.choice((1, 2)), draw.choice((0, 12)))
-    plan = roll(state, limits)
-    assert sorted(b for step in plan for b in step) == sorted(state.racks)
-    always = {p.name for p in state.partitions if len(p.replicas) <= 2}
-    for step in plan:
-        assert set(Shapes(state).effect(step).refuse) <= always
-        if len(step) > 1:
-            hit = [{*p.replicas} for p in state.partitions if {*p.replicas} & {*step}]
-            assert min(len(ids - {*step}) for ids in hit) >= limits.least_copies
-            moved = sum(p.leader in step for p in state.partitions)
-            assert moved <= (limits.most_leaders or len(state.partitions) // 4)
 
 
 def test_an_outcome_does_not_depend_on_the_numbers_of_brokers():
@@ -320,12 +295,10 @@ def test_without_unclean_elections_no_two_failures_lose_a_record():
     assert lost > 50
 
 
-def test_several_copies_go_down_together_only_if_that_is_asked_for():
+def test_several_copies_do_not_go_down_together():
     text = text_of(*HEALTHY, configs="min.insync.replicas=1")
     check = checked(text, restart=frozenset({1, 2}))
     assert check.title == "BLOCKED" and {b.why for b in check.asked} == {outcome.FEW}
-    limits = RollLimits(2, least_copies=1)
-    assert checked(text, restart=frozenset({1, 2}), roll=limits).title == "SAFE"
 
 
 def test_a_broker_without_a_replica_in_an_isr_blocks_its_partition_only():
@@ -756,7 +729,6 @@ def test_the_gate_waits_until_a_restart_is_safe(tmp_path, capsys):
         ("move", "throttle", "size", "produced", "down_s", "load", "config", "limit_s")
     )
     how |= sources | {"restart": ("1",), "down": (), "ignored": (), "change": ""}
-    how |= {"together": 1, "least_copies": 2, "most_leaders": 0}
 
     def ask() -> int:
         file.write_text(texts.pop(0))

@@ -15,13 +15,13 @@ from isrlab_ops.check import risks, what_if
 from isrlab_ops.check.cluster import ClusterState
 from isrlab_ops.check.outcome import FAILURES, FEW, NO_MAJORITY, Effect, Shapes
 from isrlab_ops.check.outcome import BlockingPartition as Blocks
-from isrlab_ops.check.roll import ONE_BY_ONE, RollLimits, roll
 from isrlab_ops.logs.incidents import exposed
 from isrlab_ops.logs.incidents.answer import AnswerRow, LogAnswer
 
 ALL_WELL, WRONG, NOT_KNOWN = 0, 1, 2  # exit status, as of `logs`
 first = attrgetter("first")
 MOST = 3  # brokers or partitions named in a line
+LEAST_COPIES = 2  # in sync that a common restart leaves
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,6 @@ class CheckQuestion:
     down: frozenset[int] = frozenset()
     move: what_if.PlannedMove | None = None
     change: str = ""  # of min.insync.replicas
-    roll: RollLimits = ONE_BY_ONE
     ignored: tuple[str, ...] = ()
     down_s: float | None = None
     load: float | None = None
@@ -57,7 +56,7 @@ class ClusterCheck:
         self.asked, *blocks = shapes.blocks(groups)
         for p in kept if not self.asked else ():
             left = {*p.isr} - question.restart
-            if len(left) < min(question.roll.least_copies, len(p.isr) - 1):
+            if len(left) < min(LEAST_COPIES, len(p.isr) - 1):
                 self.asked.append(Blocks(p, FEW, False))
         self.brokers = dict(zip(up, blocks, strict=False))
         self.zones = dict(zip(zones, blocks[len(up) :], strict=True))
@@ -66,7 +65,7 @@ class ClusterCheck:
         self.later = [] if state.unsure else shapes.later(stops)
         self.down = shapes.effect(question.down, False) if question.down else None
         is_safe = self.status == ALL_WELL and not question.restart
-        self.roll = roll(self.state, question.roll) if is_safe else []
+        self.roll = roll(self.state) if is_safe else []
 
     @property
     def status(self) -> int:
@@ -102,6 +101,14 @@ class ClusterCheck:
         may = "may go down now" + ", as far as the source shows" * bool(self.state.unsure)
         of = f"Of {counted(total, 'broker')} {len(free) or 'none'} {may}{which}."
         return of if total else "No broker is up."
+
+
+def roll(state: ClusterState) -> list[list[int]]:
+    """The node of each step of a rolling restart: voters go down after all other brokers, and the
+    active controller at the very end, because its stop makes the others elect a new one."""
+    voters, last = ({*q.replicas}, q.leader) if (q := state.quorum) else (set(), -1)
+    order = sorted(state.nodes, key=lambda b: (b == last, b in voters, state.racks.get(b, ""), b))
+    return [[node] for node in order]
 
 
 def answer_of(check: ClusterCheck) -> LogAnswer:

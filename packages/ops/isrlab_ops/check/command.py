@@ -24,7 +24,6 @@ from isrlab_ops.check.answer import (
     as_dict,
 )
 from isrlab_ops.check.cluster import CheckError, ClusterState
-from isrlab_ops.check.roll import RollLimits
 from isrlab_ops.logs.incidents import terminal
 from isrlab_ops.logs.reader.metadata.records import is_metadata
 from isrlab_ops.logs.reader.packed import is_archive, kind_of
@@ -32,7 +31,7 @@ from isrlab_ops.logs.reader.packed import is_archive, kind_of
 UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 SOURCE = ("path", "servers", "version", "config", "limit_s")  # options, grouped by use
 ADDED = ("min_isr", "unclean", "zookeeper", "zones", "voters")
-SIZES, ROLL = ("throttle", "size", "produced"), ("together", "least_copies", "most_leaders")
+SIZES = ("throttle", "size", "produced")
 
 
 def read(
@@ -80,7 +79,6 @@ def tell(options: Mapping[str, Any], as_json: bool, watched: bool) -> int:
     sizes = [bytes_of(how.pop(name), name) for name in SIZES]
     if plan := how.pop("move"):
         how["move"] = what_if.PlannedMove(what_if.plan_of(_bytes(str(plan)), state), *sizes)
-    how["roll"] = RollLimits(*(how.pop(name) for name in ROLL))
     how |= {name: state.chosen(how[name]) for name in ("restart", "down")}
     check = ClusterCheck(state, CheckQuestion(**how))
     lines = [*terminal.first_lines(answer_of(check), shutil.get_terminal_size((120, 24)).columns)]

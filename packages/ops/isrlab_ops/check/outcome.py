@@ -44,7 +44,7 @@ ONLY, UNDER_MIN, AT_MIN = "no other replica may lead", "already under min ISR", 
 MOVING = "a reassignment is in progress"
 PERHAPS_MOVING = "a replica on a live broker is out of sync: perhaps a reassignment"
 NO_MAJORITY, ODD = "no majority of the voters would be up", "its ISR has a broker without a replica"
-FEW = "several of its copies would go down together (--least-copies)"
+FEW = "several of its copies would go down together"
 FAILURES = 2  # after a stop, that may lose no record
 WORST_FIRST = (NO_MAJORITY, ODD, LOSES, LEADERLESS, ONLY, UNDER_MIN, AT_MIN, MOVING,
                PERHAPS_MOVING, NO_SPARE, RF_1, FEW)  # fmt: skip

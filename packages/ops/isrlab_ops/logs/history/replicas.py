@@ -26,8 +26,8 @@ class KnownReplicas:
         self.gone: set[int] = set()  # brokers that deleted their log
         self._news, newest = deque[Statement](), -1
         for row in rows:  # lines about an older version are late
-            is_late = (row.partition_epoch or newest) < newest
-            newest = max(newest, row.partition_epoch or -1)
+            epoch = newest if row.partition_epoch is None else row.partition_epoch
+            is_late, newest = epoch < newest, max(newest, epoch)
             is_host = row.kind in ("hosted", "unhosted") and row.replica is not None
             if is_host or (row.detail.get("replicas") and not is_late):
                 self._news.append(row)

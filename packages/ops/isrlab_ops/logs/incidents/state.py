@@ -62,8 +62,10 @@ def state(findings: Findings) -> str:
         )
         sentences.append(_at_risk(findings))
     elif not findings.leaderless and not dark:
-        every = "The partition has" if total == 1 else f"All {total:,} partitions have"
-        sentences.append(f"{every} every replica in sync when the logs end{_refused(findings)}.")
+        every = "the partition has" if total == 1 else f"all {total:,} partitions have"
+        every = f"As far as these lines show, {every}" if findings.doubts else every
+        every = f"{every[0].upper()}{every[1:]} every replica in sync when the logs end"
+        sentences.append(f"{every}{_refused(findings)}.")
     if dark:
         known = len({*findings.partitions} - {*dark})
         where = f"{counted(len(dark), 'partition')} ({grouped(dark, 2)})"

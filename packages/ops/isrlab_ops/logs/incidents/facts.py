@@ -260,6 +260,12 @@ class Facts(Case):
         until_ms = min((row.ts_ms for row in self.fenced()), default=0)
         return [row for row in self.said("sign", sign="heartbeat_failed") if row.ts_ms < until_ms]
 
+    def others_tried(self) -> list[Statement]:
+        """Heartbeats of all other brokers with a log failed then, too: the controller was away."""
+        rows = self.record.said("sign", self.span, sign="heartbeat_failed")
+        others = (self.record.log_ends.keys() & self.record.hosts) - {*self.brokers}
+        return rows if others and others <= {row.broker for row in rows} else []
+
     def votes_missing(self) -> list[Statement]:
         """A controller becomes a candidate again and again."""
         tries = self.record.said("sign", self.span, sign="controller_lost")

@@ -304,6 +304,7 @@ def _words(case: Facts) -> dict[str, str]:
         "who": _listed(case.brokers),
         "losers": _listed(sorted({row.broker for row in losing if row.broker is not None})),
         "out": _listed(sorted({out.replica for out in case.outs})),
+        "removed": _listed(sorted({out.replica for out in case.removes})),
         "leaders": _listed(sorted(b for b in leaders if b is not None)),
         "topics": _listed(_topics(case)),
         "times": counted(len(moments(case.troubles)), "time"),

@@ -21,12 +21,16 @@ from isrlab_ops.logs.incidents.look import look
 from isrlab_ops.logs.incidents.rules import TABLE
 
 # Names of the same fault, when logs show more or less of it.
-SAME = {"follower_slow": "follower_stalled", "frozen": "follower_stalled"}
+SAME = {
+    "follower_slow": "follower_stalled", "frozen": "follower_stalled",
+    "controller_away": "controller_stalled",
+}  # fmt: skip
 RIGHT, WRONG, NOT_KNOWN = "right", "wrong", "not known"
 
 
 def judged(scene: incident_world.Scene, seed: int, how: str = "") -> tuple[list[str], str]:
-    """The names that the logs of an incident get, and whether they are right."""
+    """The names that the logs of an incident get, and whether they are right: not known, if a
+    right name comes without the one to blame."""
     with TemporaryDirectory() as folder:
         incident_world.write_logs(scene, Path(folder), seed)
         incident_world.spoil(Path(folder), how, seed)
@@ -37,11 +41,9 @@ def judged(scene: incident_world.Scene, seed: int, how: str = "") -> tuple[list[
     if not names:
         return names, NOT_KNOWN
     expected = {SAME.get(name, name) for name in scene.expected}
-    is_right = all(
-        name in expected and incident.blamed == scene.blamed
-        for name, incident in zip(names, found, strict=True)
-    )
-    return names, RIGHT if is_right else WRONG
+    if not expected.issuperset(names) or any(i.blamed not in ((), scene.blamed) for i in found):
+        return names, WRONG
+    return names, RIGHT if all(i.blamed == scene.blamed for i in found) else NOT_KNOWN
 
 
 def figures(count: int, how: str) -> list[dict[str, object]]:

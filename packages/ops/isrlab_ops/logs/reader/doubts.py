@@ -17,7 +17,6 @@ from isrlab_ops.logs.reader.metadata.files import LAYOUT
 from isrlab_ops.logs.reader.read import BrokerLogs
 from isrlab_ops.logs.reader.strays import STRAY
 
-FEW_HEADS = 0.5  # with a smaller share of lines with a time, a layout counts as unreadable
 TOGETHER_MS = 60_000  # logs of one broker that overlap for longer come from two clusters
 MOST_LINES = 5  # listed individually, for each reason
 START_MS = 60_000  # a start that the cluster refuses fails within this time
@@ -38,12 +37,8 @@ def doubts(logs: BrokerLogs, leaders: Collection[int]) -> list[str]:
 
 def _unread_files(files: list[dict]) -> Iterator[str]:
     for row in files:
-        looked = (row["heads"] or 0) + (row["headless"] or 0)
-        if row["status"].startswith(("broken off", "not read")):
+        if row["status"].startswith(("broken off", "not read", "not understood")):
             yield f"{row['file']}: {row['status']}"
-        elif looked and row["heads"] < FEW_HEADS * looked:
-            share = f"{row['heads']:,} of {looked:,} lines begin with a time"
-            yield f"{row['file']}: only {share}; its layout is not understood"
     if not any(row["lines"] for row in files):
         yield "there is not one line to read"
 

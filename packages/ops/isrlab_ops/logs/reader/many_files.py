@@ -36,7 +36,9 @@ def read_files(
         LogFile(source, order, LineReader(time_zone, layout or STOCK, layout))
         for order, source in sources
     ]
-    here, *others = _shares(logs, _processes(sum(source.size_bytes for _, source in sources)))
+    count = _processes(sum(source.size_bytes for _, source in sources))
+    by_size = sorted(logs, key=lambda log: -log.source.size_bytes)
+    here, *others = (by_size[n::count] for n in range(count))  # shares of similar size
     with ThreadPoolExecutor(max_workers=MOST_PROCESSES) as waiting:
         answers = waiting.map(_read_elsewhere, others)
         return sorted(chain(_read(here, step), *answers), key=lambda log: log.order)
@@ -49,17 +51,6 @@ def _processes(total_bytes: int) -> int:
     has_affinity = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
     return min(cores, MOST_PROCESSES, 1 + total_bytes // MUCH_BYTES)
-
-
-def _shares(logs: list[LogFile], count: int) -> list[list[LogFile]]:
-    """The files in shares of similar size."""
-    shares: list[list[LogFile]] = [[] for _ in range(count)]
-    sizes = [0] * count
-    for log in sorted(logs, key=lambda log: -log.source.size_bytes):
-        least = sizes.index(min(sizes))
-        shares[least].append(log)
-        sizes[least] += log.source.size_bytes
-    return shares
 
 
 def _read(logs: list[LogFile], step: Callable[[int], None] = lambda size: None) -> list[LogFile]:

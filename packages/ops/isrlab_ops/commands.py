@@ -85,8 +85,7 @@ def check_cluster(*, as_json: bool, watch: float | None, **how: Any) -> None:
 @click.option("--evidence", "full", is_flag=True, help="Print all quoted lines in full.")
 @click.option("--anonymous", is_flag=True,
     help="Replace names of hosts, topics, clients, addresses and paths with pseudonyms.")
-@click.option("--csv", "form", flag_value="csv", help="Print a row for each incident.")
-@click.option("--json", "form", flag_value="json", help="Print everything as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Also write one page that you can send to a colleague.")
 @click.option("--decided", "name", metavar="TOPIC-N",
@@ -95,7 +94,7 @@ def check_cluster(*, as_json: bool, watch: float | None, **how: Any) -> None:
     metavar="[SECONDS]",
     help="Read again every SECONDS (5); report when an incident begins and when it is over.")
 @click.pass_context
-def read_logs(context: click.Context, log_dir: str, *, form: str | None, since: str | None,
+def read_logs(context: click.Context, log_dir: str, *, as_json: bool, since: str | None,
     until: str | None, topic: str | None, broker: int | None, follow: float | None, full: bool,
     anonymous: bool, page: Path | None, name: str | None, **how: Any,
 ) -> None:
@@ -126,13 +125,13 @@ def read_logs(context: click.Context, log_dir: str, *, form: str | None, since: 
     try:
         how["window"] = chosen(since, until, topic, broker)
         if follow is not None:
-            if form or page or not Path(log_dir).is_dir():
-                raise ValueError("--follow needs a folder, and takes no --csv, --json or --html")
+            if as_json or page or not Path(log_dir).is_dir():
+                raise ValueError("--follow needs a folder, and takes no --json or --html")
             command.follow(log_dir, follow, anonymous, **how)
         path = context.with_resource(stored(log_dir))
         if name is not None:
             sys.exit(command.tell_when_decided(path, name, **how))
-        sys.exit(command.tell(path, command.OutputOptions(form, page, full, anonymous), **how))
+        sys.exit(command.tell(path, command.OutputOptions(as_json, page, full, anonymous), **how))
     except BrokenPipeError:  # the reader of a pipe has closed it
         raise
     except (LogDirError, OSError, ValueError) as error:

@@ -28,9 +28,9 @@ NO_TERMINAL = (120, 24)  # columns and lines if the output is not a terminal
 
 
 class OutputOptions(NamedTuple):
-    """The forms of an answer: "csv", "json" or None for text; a file for the page."""
+    """The forms of an answer: JSON or text; a file for the page."""
 
-    form: str | None = None
+    as_json: bool = False
     page: Path | None = None
     full: bool = False
     anonymous: bool = False
@@ -76,10 +76,9 @@ def tell(log_dir: PathName, wanted: OutputOptions, *, min_isr: int | None, **how
         shown, faults = answered.of((answered.answer, findings.faults))
         text = page.page_of(shown, faults, page.timeline(findings))
         wanted.page.write_text(text, encoding="utf-8")
-    if wanted.form:
+    if wanted.as_json:
         whole = answered.of(tell_.as_dict(findings, answered.answer))
-        text = tell_.as_csv(whole) if wanted.form == "csv" else json.dumps(whole, indent=1)
-        click.echo(text, nl=False)
+        click.echo(json.dumps(whole, indent=1), nl=False)
         return findings.status
     answer, width = answered.of(answered.answer), _width()
     _print(terminal.first_lines(answer, width))

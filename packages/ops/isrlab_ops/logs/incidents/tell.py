@@ -1,24 +1,16 @@
-"""Findings as JSON for a program, and as CSV for a spreadsheet."""
+"""Findings as JSON, for a program."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from isrlab.events.wording import printable
-from isrlab_ops.logs.history.record import clock
 from isrlab_ops.logs.history.rules import Fault
 from isrlab_ops.logs.incidents.answer import LogAnswer
 from isrlab_ops.logs.incidents.look import Findings
 
 FAULTS_FOR_A_PROGRAM = 200
-COLUMNS = (
-    "start", "end", "what", "blamed", "out", "partitions", "under_replicated_ms",
-    "under_min_isr_ms", "one_copy_ms", "leaderless_ms", "refused", "says", "evidence",
-)  # fmt: skip
 
 
 def as_dict(findings: Findings, answer: LogAnswer) -> dict[str, Any]:
@@ -61,24 +53,3 @@ def _incident(answer: LogAnswer, number: int) -> dict[str, Any]:
 def _fault(fault: Fault) -> dict[str, object]:
     key = fault.key
     return fault._asdict() | {"key": f"{key.topic}-{key.partition}" if key else None}
-
-
-def as_csv(answered: dict[str, Any]) -> str:
-    """The incidents in the result of `as_dict`: a header, and a row for each."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(COLUMNS)
-    for each in answered["incidents"]:
-        made = {
-            "start": clock(each["start_ms"]),
-            "end": clock(each["end_ms"]),
-            "blamed": " ".join(map(str, each["blamed"])),
-            "out": " ".join(map(str, each["out"])),
-            "partitions": " ".join(f"{topic}-{number}" for _, topic, number in each["partitions"]),
-            "evidence": " ".join(f"{line['file']}:{line['line']}" for line in each["evidence"]),
-        }
-        cells = [made.get(name, each.get(name, "")) for name in COLUMNS]
-        texts = (printable(str(cell)) for cell in cells)
-        # So that no spreadsheet takes a cell for a formula.
-        writer.writerow([f"'{text}" if text[:1] in tuple("=+-@") else text for text in texts])
-    return text.getvalue()

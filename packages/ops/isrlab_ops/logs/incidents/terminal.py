@@ -84,7 +84,7 @@ def below(answer: LogAnswer, faults: Sequence[Fault], width: int, full: bool) ->
         yield ""
         yield from story_lines(story, width, full, story.number == answer.chief)
     if len(shown) < len(answer.stories):
-        yield f"\n{len(answer.stories) - len(shown):,} earlier incidents: --csv lists all"
+        yield f"\n{len(answer.stories) - len(shown):,} earlier incidents: --json lists all"
 
 
 def fault_lines(faults: Sequence[Fault]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Simulated incidents of all kinds, written as logs and read again: is each named correctly?
 
-`python tests/ops/test_incidents_judged.py 210` prints the figures of each kind, also for logs that
-were damaged: one is missing, a clock is skewed, lines are dropped.
+`PYTHONPATH=tests python tests/ops/test_incidents_judged.py 210` prints the figures of each kind,
+also for logs that were damaged: one is missing, a clock is skewed, lines are dropped.
 """
 
 from __future__ import annotations

@@ -255,7 +255,7 @@ def test_a_folder_on_spark_is_what_it_is_without(load, release):
     assert [row.asDict() for row in events.collect()] == expected
 
 
-def test_options_choose_rows_and_files(load):
+def test_options_choose_rows(load):
     folder = recordings.folder("3.9")
     whole = as_dicts(read_local(folder, "r", "UTC").events)
     times = {"since": "2026-11-20T10:38:00", "until": "2026-11-20T11:39:00+01:00"}
@@ -265,10 +265,6 @@ def test_options_choose_rows_and_files(load):
     expected = [row for row in whole if since_ms <= row["ts_ms"] < until_ms]
     expected = [row for row in expected if row["topic"] == "payments"]
     assert [row.asDict() for row in found.collect()] == expected and len(expected) > 10
-    status = {row.file: row.status for row in load(folder, table="files", **options).collect()}
-    assert status["broker-1/server.log.2026-11-20-10.gz"] == "read"  # its end is not known
-    assert status["broker-2/server.log"] == "skipped: of another time"
-    assert status["broker-1/server.log"] == "read"
 
 
 def test_a_layout_too_rare_to_be_found_can_be_given(load, tmp_path):

@@ -5,8 +5,7 @@
     spark.readStream.format("kafka-metadata-log").load("/data/__cluster_metadata-0")
 
 Theory of operation. One task reads a folder once, as `read_local` does (with a process for each
-core): zones, overlaps and unnamed brokers are known only when all of it is read. A file is skipped
-if its first and last lines show that it holds nothing in the requested time. A stream gives
+core): zones, overlaps and unnamed brokers are known only when all of it is read. A stream gives
 appended lines (growing.py): its positions are in Spark's checkpoint, and the same positions give
 the same rows, so each event is delivered once, whatever is restarted. A task reads some files of
 broker logs, or all of a metadata log. Every machine must see the folder under the same path.
@@ -14,7 +13,6 @@ broker logs, or all of a metadata log. Every machine must see the folder under t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from itertools import accumulate
@@ -34,9 +32,8 @@ from pyspark.sql.types import StructType
 
 from isrlab.events.schema import SCHEMA
 from isrlab_ops.logs.reader import growing
-from isrlab_ops.logs.reader.files import Source, chunks, expanded, find
+from isrlab_ops.logs.reader.files import Source, expanded, find
 from isrlab_ops.logs.reader.layout import Layout
-from isrlab_ops.logs.reader.lines import LineReader
 from isrlab_ops.logs.reader.metadata.files import recognise
 from isrlab_ops.logs.reader.packed import UnpackedFiles
 from isrlab_ops.logs.reader.read import FILES, UNREAD, read_sources, schema_of
@@ -55,7 +52,6 @@ OPTIONS = {
 TABLES = {"events": SCHEMA, "unread": schema_of(UNREAD), "files": schema_of(FILES)}
 ALWAYS_MS = (-(2**63), 2**63 - 1)
 TASK_BYTES = 64 * 1024 * 1024  # roughly what one task of a stream reads
-END_BYTES = 64 * 1024  # of each end of a file, searched for its first and last times
 
 
 class Logs:
@@ -82,44 +78,14 @@ class Logs:
     def tables(self) -> Iterator[pa.RecordBatch]:
         """The rows of the folder as it is now."""
         with UnpackedFiles() as unpacked:
-            sources = map(self._wanted_source, expanded(find(self.path), unpacked))
-            logs = read_sources([*filter(None, sources)], self.run, self.time_zone, self.layout)
+            sources = [
+                source for source in expanded(find(self.path), unpacked)
+                if source.skipped
+                or (recognise(source.path, source.name) is not None) == self.of_metadata
+            ]  # fmt: skip
+            logs = read_sources(sources, self.run, self.time_zone, self.layout)
         table = getattr(logs, self.table)
         yield from (self._wanted(table) if self.table == "events" else table).to_batches()
-
-    def _wanted_source(self, source: Source) -> Source | None:
-        """The source as it will be read; None for a log of the other kind."""
-        if source.skipped:
-            return source
-        is_metadata = recognise(source.path, source.name) is not None
-        is_outside = not is_metadata and self._is_outside(source)
-        why = "skipped: of another time" if is_outside else None
-        return source._replace(skipped=why) if is_metadata == self.of_metadata else None
-
-    def _is_outside(self, source: Source) -> bool:
-        if (self.since_ms, self.until_ms) == ALWAYS_MS:
-            return False
-        first_ms, last_ms = self._ends_ms(source.path)
-        is_before = last_ms is not None and last_ms < self.since_ms
-        return is_before or (first_ms is not None and first_ms >= self.until_ms)
-
-    def _ends_ms(self, path: str) -> tuple[int | None, int | None]:
-        """The earliest time at a file's beginning, the latest at its end; None if not known."""
-        begin = next(chunks(path), b"")[:END_BYTES]
-        with open(path, "rb") as file:
-            is_plain = file.read(len(begin)) == begin
-            file.seek(max(0, os.path.getsize(path) - END_BYTES))
-            end = file.read() if is_plain else b""
-        samples = [data.decode("utf-8", "replace").splitlines() for data in (begin, end)]
-        reader = LineReader(self.time_zone, Layout(), self.layout)
-        reader.find_layout(samples[0] + samples[1])
-        first, last = ([head for line in s if (head := reader.time_of(line))] for s in samples)
-        if any(head.is_local for head in first + last):
-            return None, None  # the zone may be shown anywhere in the file
-        return (
-            min((head.ts_ms for head in first), default=None),
-            max((head.ts_ms for head in last), default=None),
-        )
 
     def _wanted(self, events: pa.Table) -> pa.Table:
         is_then = (pc.field("ts_ms") >= self.since_ms) & (pc.field("ts_ms") < self.until_ms)

@@ -224,6 +224,10 @@ def test_a_replica_was_not_moved_that_left_in_a_leader_epoch_that_goes_on(record
     assert look(logs, min_isr=2).status == status
 
 
+def test_of_a_metadata_log_alone_a_return_is_not_known_to_be_well():
+    assert look(RECORDED / "d-392-rolling-restart" / "metadata", min_isr=2).status == NOT_KNOWN
+
+
 def test_what_a_broker_saw_before_its_restart_is_no_lost_contact(tmp_path):
     """In this recording broker 1 could not reach broker 3, and was then itself restarted."""
     with tarfile.open(RECORDED.parent / "eras" / "0.10.2.2-trace.tar.xz") as archive:

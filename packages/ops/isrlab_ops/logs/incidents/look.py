@@ -215,7 +215,7 @@ def _unproved(record: Record, incidents: Sequence[Incident]) -> list[str]:
     """The doubt that brokers raise that were away, and whose logs are missing."""
     left = {out.replica for out in record.outs} | {b for each in incidents for b in each.who}
     logs = record.log_ends.keys()
-    missing = ", ".join(map(str, sorted(left - logs))) if record.hosts & logs else ""
+    missing = ", ".join(map(str, sorted(left - logs)))
     why = "is here: only that log shows whether all is well after its return"
     return [f"no log of {missing} {why}"] if missing else []
 

@@ -1,6 +1,6 @@
 """Notebook 10: three losses of acknowledged records in today's Kafka, their causes, and repairs.
 
-Two are stored tries on real brokers (data/upstream). The third follows a move, by two rules of the
+Two come with tries on real brokers (data/upstream). The third follows a move, by two rules of the
 KRaft controller, which are switches of the engine, as their repairs are. Eligible leader replicas
 (ELR, KIP-966) may be brokers that a reassignment removed. And what caps `min.insync.replicas` is
 the number of replicas of partition 0, for each partition of the topic.
@@ -74,9 +74,11 @@ REPAIRS: dict[str, dict[str, bool]] = {
 
 
 def tries(report: str) -> list[dict[Any, Any]]:
-    """The tries on real brokers of a report in data/upstream."""
-    known = pd.read_csv(DATA / "upstream" / "tries.csv").set_index("report")
-    return known.loc[[report]].to_dict("records")
+    """In how many tries of a report in data/upstream real brokers lost all, by releases."""
+    known = pd.read_csv(DATA / "upstream" / "tries.csv", dtype=str).query("report == @report")
+    known["lost"] = known["tries that lost every record"] + " of " + known["tries"]
+    cells = known.pivot(index="what is different", columns="release", values="lost").fillna("")
+    return cells.loc[known["what is different"].unique()].reset_index().to_dict("records")
 
 
 def steps(text: str) -> list[str]:

@@ -216,7 +216,7 @@ def _unproved(record: Record, incidents: Sequence[Incident]) -> list[str]:
     left = {out.replica for out in record.outs} | {b for each in incidents for b in each.who}
     logs = record.log_ends.keys()
     missing = ", ".join(map(str, sorted(left - logs)))
-    why = "is here: only that log shows whether all is well after its return"
+    why = "is here: only that log shows what happened there, and whether it is over"
     return [f"no log of {missing} {why}"] if missing else []
 
 

@@ -86,7 +86,7 @@ def draw_step(before: Compared | None, step: Compared, title: str) -> Drawing:
         subjects.setdefault(key, []).append(name)
     if answers := subjects.pop("answers", []):
         subjects["answers"] = answers[-4:]  # the latest produces
-    parts, y, above = list[str](), 0, list[str]()
+    fields, parts, y, above = list[str](), list[str](), 0, list[str]()
     for subject, names in subjects.items():
         heads = [FACTS.get(fact, fact) for fact in (name.split(".")[-1] for name in names)]
         wide = (WIDTH - NAMES) / len(names)
@@ -101,9 +101,9 @@ def draw_step(before: Compared | None, step: Compared, title: str) -> Drawing:
                 is_new = before and before.kafka.get(name) != step.kafka[name]
                 fill = OUTCOMES["diverged"] if name in step.differs else PALE if is_new else WHITE
                 field = f'width="{wide - 2:g}" height="{ROW - 2}" fill="{fill}"'
-                parts.append(f'<rect x="{x:g}" y="{y - ROW + 1}" {field}/>')
+                fields.append(f'<rect x="{x:g}" y="{y - ROW + 1}" {field}/>')  # below all texts
                 parts.append(text_at(x + wide / 2, y - 5, _text(values.get(name)), INK))
-    return titled(title, Drawing(WIDTH, y + 4, "".join(parts)))
+    return titled(title, Drawing(WIDTH, y + 4, "".join(fields + parts)))
 
 
 def _text(value: Any) -> str:

@@ -17,9 +17,12 @@ from typing import Any
 
 import ipywidgets as widgets
 import matplotlib.pyplot as plt
+import numpy as np
 from IPython.display import display
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from PIL import Image
 
 from isrlab.engine.model import Leader
 from isrlab.show import style
@@ -206,11 +209,9 @@ def pictured(drawn: Drawn, caption: str = "") -> PlayerImage:
         return PlayerImage(str(drawn).encode(), drawn.alt, caption, SVG)
     figure = drawn.get_figure(root=True) if isinstance(drawn, Axes) else drawn
     assert figure is not None
-    buffer = io.BytesIO()
-    if engine := figure.get_layout_engine():  # once; savefig would draw the figure twice
-        engine.execute(figure)
-        figure.set_layout_engine("none")
-    figure.savefig(buffer, format="png", pil_kwargs={"compress_level": 1})
+    buffer, canvas = io.BytesIO(), FigureCanvasAgg(figure)
+    canvas.draw()  # once; savefig would draw the figure twice
+    Image.fromarray(np.asarray(canvas.buffer_rgba())).save(buffer, "png", compress_level=1)
     plt.close(figure)
     return PlayerImage(buffer.getvalue(), style.alt_text(figure), caption)
 

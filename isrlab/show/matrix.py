@@ -19,7 +19,6 @@ def plot_matrix(
     legend: Mapping[str, str] | None = None,
     size: tuple[float, float] = (0.74, 0.4),
     is_upright: bool = False,
-    ax: Axes | None = None,
 ) -> Axes:
     """A field for each row and column: a word in the word's colour, or a text and such a word.
 
@@ -41,7 +40,7 @@ def plot_matrix(
     high = max(size[1], 0.08 + 0.14 * max(name.count("\n") + 1 for name in names))
     longest = max(len(line) for name in names for line in name.split("\n"))
     width = 0.4 + 0.066 * longest + field * len(columns)
-    ax = ax or style.axes(max(5.4, width), 1.0 + high * len(rows))
+    ax = style.axes(max(5.4, width), 1.0 + high * len(rows))
     shades = style.OUTCOMES | dict(colours or {})
     for y, row in enumerate(rows):
         for x, column in enumerate(columns):

@@ -46,9 +46,8 @@ def on_the_hot_thread(config):
 
 def test_a_thread_carries_the_partitions_that_hash_to_it():
     """A number of threads that shares a factor with the number of brokers leaves threads idle."""
-    ax = fetchers.plot_threads(fetchers.HOT)  # a leader has 16 partitions, a thread 8
-    heads = [text.get_text().split("\n")[1] for text in ax.get_xticklabels()]
-    assert heads == ["1.11", "0.008"]
+    drawn = fetchers.draw_threads(fetchers.HOT).parts  # a leader has 16 partitions, a thread 8
+    assert re.findall("thread (.*?)<", drawn)[:2] == ["0, load 1.11", "1, load 0.008"]
     assert fetchers.longest_loop_s(fetchers.HOT) == 200 * fetchers.MB / 10_000_000
     configs = [fetchers.HOT.with_(num_replica_fetchers=n) for n in (1, 2, 3, 6)]
     sharing = [on_the_hot_thread(config) for config in configs]
@@ -59,7 +58,7 @@ def test_a_thread_carries_the_partitions_that_hash_to_it():
 @pytest.mark.parametrize(("size_mb", "harmed"), [(1, 0), (200, 7)])
 def test_only_large_responses_harm_neighbours_and_only_on_the_same_thread(size_mb, harmed):
     config = fetchers.sized(fetchers.HOT, size_mb)
-    title = title_of(fetchers.plot_threads(config))
+    title = fetchers.draw_threads(config).alt
     assert title.startswith(f"{harmed} of 15 neighbours are evicted")
     sharing = on_the_hot_thread(config)
     left = {out.key.partition for out in exact.evictions(fleet.simulate_local(config))}
@@ -118,12 +117,12 @@ def test_the_small_fleet_has_one_trouble_of_broker_3(role, smallest):
     sizes = [len(s.isr) for spans in exact.isr_spans(events).values() for s in spans]
     assert min(sizes) == smallest
     who = "1 leader evicts 5 replicas" if role == "leader" else "5 leaders evict 1 replica"
-    assert title_of(trouble.plot_pairs(config)) == f"{who}, 10 times in all"
+    assert trouble.draw_pairs(config).alt == f"{who}, 10 times in all"
 
 
 def test_nobody_is_evicted_in_a_calm_fleet_and_there_are_two_troubles():
     calm = trouble.SMALL.with_(seed=1, minutes=1, stall_every_s=80_000)
-    assert title_of(trouble.plot_pairs(calm)) == "No replica is evicted"
+    assert trouble.draw_pairs(calm).alt == "No replica is evicted"
     with pytest.raises(ValueError, match="unknown role 'both'; known: leader, follower"):
         trouble.in_trouble(trouble.SMALL, "both", 1, 60)
 

@@ -170,10 +170,6 @@ def _elrs() -> Iterator[Answered]:
 
 
 RULES = {
-    "high_watermark": _high_watermarks,
-    "is_out_of_sync": _evictions,
-    "may_join": _joins,
-    "truncate_to": _truncations,
-    "end_of_epoch": _epoch_ends,
-    "next_elr": _elrs,
-}
+    "high_watermark": _high_watermarks, "is_out_of_sync": _evictions, "may_join": _joins,
+    "truncate_to": _truncations, "end_of_epoch": _epoch_ends, "next_elr": _elrs,
+}  # fmt: skip

@@ -8,11 +8,10 @@ from itertools import pairwise
 
 from isrlab.engine.versions import PRESETS, KafkaVersion
 from isrlab.show.colours import GENERATIONS, GREY, INK, PALE, WHITE
-from isrlab.show.svg import BOLD, Drawing, as_image, text_at
+from isrlab.show.svg import BOLD, Drawing, as_image, line_at, text_at
 from isrlab.world.decided import Decision
 
 _LEFT, _WIDTH, _ROW, _TOP = 380, 300, 22, 34  # in pixels
-_NORMAL = 'font-weight="normal"'
 _LONGEST = 58  # characters of a step's text
 _PROMISES = {"committed_records_survive": "a committed record is lost", "logs_agree": "logs part"}
 
@@ -39,15 +38,14 @@ def draw_decided(curves: Sequence[Decision]) -> str:
     """A row for each step, and for each version a curve with its 95 % band."""
     longest = max(curves, key=lambda curve: len(curve.steps))
     height = _TOP + _ROW * len(longest.steps) + 12
-    parts = [_tick(share, height) for share in (0, 0.25, 0.5, 0.75, 1)]
+    parts = [line_at((x, _TOP, x, height - 12), PALE) + text_at(x, height, f"{share:.0%}", GREY)
+             for share, x in ((n / 4, _x(n / 4)) for n in range(5))]  # fmt: skip
     if jump := curves[0].jump:
         y = _y(jump.number) - _ROW / 2
         parts.append(f'<rect x="0" y="{y}" width="100%" height="{_ROW}" fill="{PALE}"/>')
     for step in longest.steps:
         shown = step.text if len(step.text) <= _LONGEST else f"{step.text[: _LONGEST - 2]} …"
-        parts.append(
-            text_at(6, _y(step.number) + 4, f"{step.number}  {shown}", INK, "start", more=_NORMAL)
-        )
+        parts.append(text_at(6, _y(step.number) + 4, f"{step.number}  {shown}", INK, "start"))
     for place, curve in enumerate(curves):
         release = KafkaVersion.of(curve.version.split()[0]).column
         parts += _curve(curve, GENERATIONS[[*PRESETS].index(release)], place)
@@ -62,17 +60,6 @@ def _y(number: int) -> float:
     return _TOP + _ROW * number + _ROW / 2
 
 
-def _tick(share: float, height: float) -> str:
-    x = _x(share)
-    name = text_at(x, height, f"{share:.0%}", GREY, more=_NORMAL)
-    return _line((x, _TOP, x, height - 12), PALE) + name
-
-
-def _line(ends: tuple[float, float, float, float], colour: str, more: str = "") -> str:
-    x1, y1, x2, y2 = ends
-    return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}" {more}/>'
-
-
 def _curve(curve: Decision, colour: str, place: int) -> Iterable[str]:
     """One version's curve: solid with filled dots if it is the first, else dashed and hollow."""
     low = [f"{_x(step.interval[0])},{_y(step.number)}" for step in curve.steps]
@@ -81,7 +68,7 @@ def _curve(curve: Decision, colour: str, place: int) -> Iterable[str]:
     dashes, fill = ('stroke-dasharray="5 3"', WHITE) if place else ("", colour)
     for a, b in pairwise(curve.steps):
         ends = _x(a.share), _y(a.number), _x(b.share), _y(b.number)
-        yield _line(ends, colour, f'stroke-width="2" {dashes}')
+        yield line_at(ends, colour, f'stroke-width="2" {dashes}')
     for step in curve.steps:
         dot = f'<circle cx="{_x(step.share)}" cy="{_y(step.number)}" r="3.5" fill="{fill}"'
         yield f'{dot} stroke="{colour}"/>'

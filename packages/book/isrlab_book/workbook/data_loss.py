@@ -11,11 +11,8 @@ from isrlab.world import scenario
 from isrlab_ops.logs.incidents.look import look
 from isrlab_ops.logs.incidents.retold import Retold, retold
 
-STORIES = {
-    "unnoticed restart": "loss_bounce",
-    "unclean election": "loss_unclean",
-    "two leaders die": "loss_three_replicas",
-}
+STORIES = {"unnoticed restart": "loss_bounce", "unclean election": "loss_unclean",
+           "two leaders die": "loss_three_replicas"}  # fmt: skip
 SETTINGS = (("1", 1), ("all", 1), ("all", 2))
 
 

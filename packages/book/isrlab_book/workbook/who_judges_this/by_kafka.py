@@ -19,8 +19,9 @@ from isrlab.engine import versions
 from isrlab.engine.choices import Form
 from isrlab.engine.versions import GENERATIONS, RULES, KafkaVersion
 from isrlab.show import controls, matrix, style
-from isrlab.show.colours import GREY, INK, OUTCOMES, PALE, WHITE
-from isrlab.show.svg import WIDTH, Drawing, text_at, titled
+from isrlab.show.colours import OUTCOMES, PALE, WHITE
+from isrlab.show.svg import Drawing
+from isrlab_book.fields import draw_fields
 from isrlab_proof import judged
 from isrlab_proof.judged import Compared, JudgedRun
 
@@ -30,7 +31,6 @@ RULED = [rule for rule in RULES if rule not in DEFAULTS]
 FACTS = {"maximal": "maximal ISR", "is_pending": "pending", "asked": "requests", "isr": "ISR"}
 FACTS |= {"leo": "LEO", "hw": "HW", "end_then": "LEO then", "partition_epoch": "partition epoch"}
 FACTS |= {"caught_up": "caught up (ms)", "fetched": "fetched (ms)", "broker_epoch": "broker epoch"}
-NAMES, ROW = 130, 20  # pixels of a picture of a step
 
 
 # All of them
@@ -86,24 +86,18 @@ def draw_step(before: Compared | None, step: Compared, title: str) -> Drawing:
         subjects.setdefault(key, []).append(name)
     if answers := subjects.pop("answers", []):
         subjects["answers"] = answers[-4:]  # the latest produces
-    fields, parts, y, above = list[str](), list[str](), 0, list[str]()
+    blocks = list[tuple[list[str], dict[str, list[tuple[str, str]]]]]()
     for subject, names in subjects.items():
         heads = [FACTS.get(fact, fact) for fact in (name.split(".")[-1] for name in names)]
-        wide = (WIDTH - NAMES) / len(names)
-        if heads != above:
-            y, above = y + ROW, heads
-            parts += [text_at(NAMES + wide * (n + 0.5), y - 5, head, GREY)
-                      for n, head in enumerate(heads)]  # fmt: skip
+        if not blocks or heads != blocks[-1][0]:
+            blocks.append((heads, {}))
         for side, values in (("Kafka", step.kafka), ("engine", step.engine)):
-            y += ROW
-            parts.append(text_at(NAMES - 8, y - 5, f"{subject}: {side}", GREY, "end"))
-            for x, name in ((NAMES + wide * n, name) for n, name in enumerate(names)):
+            row = blocks[-1][1][f"{subject}: {side}"] = []
+            for name in names:
                 is_new = before and before.kafka.get(name) != step.kafka[name]
                 fill = OUTCOMES["diverged"] if name in step.differs else PALE if is_new else WHITE
-                field = f'width="{wide - 2:g}" height="{ROW - 2}" fill="{fill}"'
-                fields.append(f'<rect x="{x:g}" y="{y - ROW + 1}" {field}/>')  # below all texts
-                parts.append(text_at(x + wide / 2, y - 5, _text(values.get(name)), INK))
-    return titled(title, Drawing(WIDTH, y + 4, "".join(fields + parts)))
+                row.append((_text(values.get(name)), fill))
+    return draw_fields(title, blocks)
 
 
 def _text(value: Any) -> str:

@@ -20,20 +20,19 @@ from isrlab.fleet import load, place
 from isrlab.fleet.cell import cell
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.layout import assignment, fetcher_id
+from isrlab.show.colours import FAINT, GREY, OUTCOMES, PALE, VERMILION
 from isrlab.show.controls import LiveFigure, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
-from isrlab.show.matrix import plot_matrix
-from isrlab.show.style import FAINT, GREY, OUTCOMES, PALE, VERMILION, WHITE
+from isrlab.show.svg import Drawing
+from isrlab_book.fields import draw_fields
 
 MB = 2**20
-COLOURS = {"hot": VERMILION, "warm": GREY, "shares": PALE, "apart": FAINT}
-COLOURS["evicted"] = OUTCOMES["lost"]
-LOOKS = {  # what a field of such a partition means
-    "hot": "hot, evicted (×)",
-    "evicted": "neighbour, evicted (×)",
-    "warm": "hot, stays",
-    "shares": "neighbour on the hot thread, stays",
-    "apart": "on another thread, stays",
+LOOKS = {  # the colours of partitions, and their meanings
+    "hot": (VERMILION, "hot, evicted (×)"),
+    "evicted": (OUTCOMES["lost"], "neighbour, evicted (×)"),
+    "warm": (GREY, "hot, stays"),
+    "shares": (PALE, "neighbour on the hot thread, stays"),
+    "apart": (FAINT, "on another thread, stays"),
 }
 MINUTES = Scale("under-replicated neighbours\n(partition-minutes per hour)")
 HOT = FleetConfig(
@@ -99,10 +98,9 @@ def _led(config: FleetConfig) -> list[int]:
     return np.flatnonzero(replicas[:, 0] == replicas[0, 0]).tolist()
 
 
-def _look(is_hot: bool, is_evicted: bool, shares: bool) -> str:
-    if is_hot:
-        return "hot" if is_evicted else "warm"
-    return "evicted" if is_evicted else "shares" if shares else "apart"
+def _colour(is_hot: bool, is_evicted: bool, shares: bool) -> str:
+    name = "warm" if is_hot else "shares" if shares else "apart"
+    return LOOKS[("hot" if is_hot else "evicted") if is_evicted else name][0]
 
 
 def longest_loop_s(config: FleetConfig) -> float:
@@ -145,31 +143,24 @@ def harm(
     return pd.DataFrame(rows, columns=["run", "num_replica_fetchers", *names])
 
 
-def plot_threads(config: FleetConfig = HOT) -> Axes:
+def draw_threads(config: FleetConfig = HOT) -> Drawing:
     """Each fetcher thread of one follower with its partitions, and which of these it loses."""
     evicted = {out.key.partition for out in exact.evictions(fleet.simulate_local(config))}
     follower, number = int(cell(config, 1).followers[0, 0]), config.num_replica_fetchers
-    led, threads = _led(config), {}
+    led, threads = _led(config), dict[str, list[tuple[str, str]]]()
     usual = config.records_per_s * config.record_bytes / load.follower_bytes_per_s(config, follower)
     for fetcher in range(number):
         own = [p for p in led if fetcher_id(p, number) == fetcher]
         hot = [p for p in own if p < config.hot_partitions]
         share = usual * (len(hot) * (config.hot_times - 1) + len(own))
-        threads[f"thread {fetcher}\nload {share:.3g}"] = [
-            (f"{p} ×" if p in evicted else str(p), _look(p in hot, p in evicted, bool(hot)))
+        threads[f"thread {fetcher}, load {share:.3g}"] = [
+            (f"{p} ×" if p in evicted else str(p), _colour(p in hot, p in evicted, bool(hot)))
             for p in own
         ]
-    cells = {
-        str(y + 1): {name: ps[y] if y < len(ps) else ("", "") for name, ps in threads.items()}
-        for y in range(max(map(len, threads.values())))
-    }
     near = {p for p in led if p >= config.hot_partitions}
     title = f"{len(evicted & near)} of {len(near)} neighbours are evicted, where a full response "
     title += f"takes {longest_loop_s(config):,.1f} s"
-    colours = {**COLOURS, "": WHITE}
-    ax = plot_matrix(cells, title, colours=colours, legend=LOOKS, size=(0.9, 0.24))
-    ax.set_xlabel(f"fetcher threads of broker {follower} and their partitions; load: of capacity")
-    return ax
+    return draw_fields(title, [([], threads)], wide=32, legend=LOOKS.values())
 
 
 def fetcher_controls(config: FleetConfig = HOT) -> widgets.VBox:
@@ -178,8 +169,8 @@ def fetcher_controls(config: FleetConfig = HOT) -> widgets.VBox:
     heat = choice("hot / one thread", (0.9, 1.1), 1.1, "{:g}".format)
     size = choice("max bytes (MiB)", (1, 100, 200), 200)
 
-    def draw(number: int, share: float, size_mb: float) -> Axes:
-        return plot_threads(
+    def draw(number: int, share: float, size_mb: float) -> Drawing:
+        return draw_threads(
             heated(sized(config, size_mb), share).with_(num_replica_fetchers=number)
         )
 

@@ -24,10 +24,11 @@ from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.sums import by_run
 from isrlab.show.controls import LiveFigure, choice, pick
 from isrlab.show.curves import Curve, Scale, plot_curves
-from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import BLUE, FAINT, OUTCOMES, VERMILION, counted
+from isrlab.show.svg import Drawing
 from isrlab.show.table import table
 from isrlab.world import faults, scenario
+from isrlab_book.fields import draw_fields
 from isrlab_ops.logs.history.record import Record
 from isrlab_ops.logs.incidents.find import Incident, find
 
@@ -213,26 +214,23 @@ def by_broker(configs: Sequence[FleetConfig]) -> HTML:
     return table(rows)
 
 
-def plot_pairs(config: FleetConfig = SMALL) -> Axes:
+def draw_pairs(config: FleetConfig = SMALL) -> Drawing:
     """Leaders as rows, replicas as columns: how often that leader evicted that replica."""
     evictions = exact.evictions(fleet.simulate_local(config))
     counts = Counter((out.leader, out.replica) for out in evictions)
     names = range(1, config.brokers + 1)
-    cells = {
-        f"by leader {leader}": {
-            str(replica): (f"{n}", "evicted") if (n := counts[leader, replica]) else ("·", "none")
+    rows = {
+        f"by leader {leader}": [
+            (f"{n}", OUTCOMES["lost"]) if (n := counts[leader, replica]) else ("·", FAINT)
             for replica in names
-        }
+        ]
         for leader in names
     }
     leaders, replicas = ({pair[side] for pair in counts} for side in (0, 1))
     evict = "evicts" if len(leaders) == 1 else "evict"
     title = f"{counted(len(leaders), 'leader')} {evict} {counted(len(replicas), 'replica')}, "
     title = f"{title}{counts.total():,} times in all" if counts else "No replica is evicted"
-    colours = {"evicted": OUTCOMES["lost"], "none": FAINT}
-    ax = plot_matrix(cells, title, colours=colours, size=(0.4, 0.36))
-    ax.set_xlabel("evicted replica on broker")
-    return ax
+    return draw_fields(title, [([f"replica {name}" for name in names], rows)], wide=64)
 
 
 def trouble_controls(config: FleetConfig = SMALL) -> widgets.VBox:
@@ -242,9 +240,9 @@ def trouble_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     length = choice("for (s)", (20, 35, 45, 60), 45)
     limit = choice("lag limit (s)", (10, 30, 60), 30)
 
-    def draw(role: str, length_s: float, limit_s: int) -> Axes:
+    def draw(role: str, length_s: float, limit_s: int) -> Drawing:
         moved = in_trouble(config, role, length_s, config.stall_every_s)
-        return plot_pairs(moved.with_(replica_lag_time_max_ms=1000 * limit_s))
+        return draw_pairs(moved.with_(replica_lag_time_max_ms=1000 * limit_s))
 
     return LiveFigure((role, length, limit), draw)
 

@@ -105,8 +105,10 @@ def stopped_follower(version: str) -> dict[str, bool]:
     return {"refused_first": 0 <= refused < out, "acknowledged": "m8 acknowledged" in printed}
 
 
-def _evictions(version: str, lag_s: float, samples: int) -> list[float]:
-    """Times to eviction in lag limits, for stalls that begin at phases spread over the check."""
+@measured
+def evicted_after(version: str, lag_s: float, samples: int) -> dict[str, float]:
+    """The shortest and longest time from a stall to the smaller ISR, in lag limits, for stalls that
+    begin at phases spread over the check."""
     known, lag_ms = KafkaVersion.of(version), round(lag_s * 1000)
     period_ms = lag_ms // known.isr_checks_per_lag_time
     given = f"replicas=1,2 replica.lag.time.max.ms={lag_ms}\n"
@@ -116,13 +118,6 @@ def _evictions(version: str, lag_s: float, samples: int) -> list[float]:
         begin_ms = period_ms + sample * period_ms // samples
         run = scenario.play(stall.format(begin_ms=begin_ms, watch_ms=3 * lag_ms), version=known)
         times.append((offsets.isr_of(run)[1].start_ms - begin_ms) / lag_ms)
-    return times
-
-
-@measured
-def evicted_after(version: str, lag_s: float, samples: int) -> dict[str, float]:
-    """The shortest and longest time from a stall to the smaller ISR, in lag limits."""
-    times = _evictions(version, lag_s, samples)
     return {"least": round(min(times), 3), "most": round(max(times), 3)}
 
 
@@ -144,10 +139,9 @@ def joins_at(version: str) -> dict[str, int]:
 @measured
 def copying(version: str, rate: int, fetch_bytes: int) -> dict[str, float]:
     """The longest wait (ms) with acks=all while a new replica copies, and whether it joins."""
-    text = scenario.read("new_replica").replace("fetch.max.bytes=10240",
-                                                f"fetch.max.bytes={fetch_bytes}")  # fmt: skip
-    text = text.replace("count=10 acks=all", f"count={rate} acks=all")
-    run = scenario.play(text, version=version)
+    given = {"fetch.max.bytes=10240": f"fetch.max.bytes={fetch_bytes}",
+             "count=10 acks=all": f"count={rate} acks=all"}  # fmt: skip
+    run = scenario.play(_with("new_replica", given), version=version)
     joined = [m.ts_ms for m in exact.moves(run.events()) if m.joined and m.replica == 2]
     waits = [int(e.detail["latency_ms"]) for e in run.cluster.events
              if e.kind == "produce_ack" and (not joined or e.ts_ms < joined[0])]  # fmt: skip
@@ -261,22 +255,21 @@ def outages_without_leader(version: str, session_s: int, lag_s: int) -> int:
     return sum(run.outcome.word == "offline" for run in runs)
 
 
+def _repaired(version: str, repair: str) -> KafkaVersion:
+    return KafkaVersion.of(version).with_(**data_loss_today.REPAIRS[repair] if repair else {})
+
+
 @measured
 def reassigned_losses(version: str, repair: str) -> int:
     """How many of the six schedules of notebook 10 lose acknowledged records."""
-    known = KafkaVersion.of(version)
-    if repair:
-        known = known.with_(**data_loss_today.REPAIRS[repair])
+    known = _repaired(version, repair)
     return sum(row[""] == "lost" for row in data_loss_today.outcomes({"": known}).values())
 
 
 @measured
 def random_losses(version: str, repair: str, seed: int) -> int:
     """How many of 150 random schedules lose records: seed 1 plays 0 to 149, 2 plays 150 to 299."""
-    known = KafkaVersion.of(version)
-    if repair:
-        known = known.with_(**data_loss_today.REPAIRS[repair])
-    first = (seed - 1) * 150
+    known, first = _repaired(version, repair), (seed - 1) * 150
     return sum(bool(data_loss_today._losing(known, n)) for n in range(first, first + 150))
 
 

@@ -213,7 +213,7 @@ def searched(idea: Proposal, versions: Mapping[str, KafkaVersion]) -> dict[str, 
     """The search that a proposal asks for, by each of these rules in turn. If it has a limit of
     depth, a break by one of them is the limit for those after it."""
     promise, *budgets = idea.asked.split()
-    how, results = {"workers": 2, **idea.how}, dict[str, SearchResult]()
+    how, results = dict(idea.how), dict[str, SearchResult]()
     how |= {"most_depth": idea.depth} if idea.depth else {}
     for name, version in versions.items():
         partition = LISTED["partitions"][idea.of]

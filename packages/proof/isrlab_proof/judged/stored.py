@@ -128,4 +128,5 @@ def figures() -> pd.DataFrame:
 
 def found() -> dict[str, dict[str, Any]]:
     """The differences that were found, corrected or not, by letter: see data/judged/README.md."""
-    return tomllib.loads((FOLDER / "found.toml").read_text(encoding="utf-8"))
+    rows = tomllib.loads((FOLDER / "found.toml").read_text(encoding="utf-8"))
+    return {letter: {"is_mended": True} | row for letter, row in rows.items()}

@@ -33,9 +33,7 @@ WHY_NOT = {
     "unregister": "brokers that go for good",
     "feature": "ELR that is switched while the controller runs",
     "new-controller": "a controller that reads a snapshot",
-    "fail-dir": "log directories",
-    "cordon": "log directories",
-    "move-dir": "log directories",
+    "fail-dir|cordon|move-dir": "log directories",
     "balance": "the periodic balancing of leaders",
     "config t* unclean": "unclean elections that are allowed later",
 }

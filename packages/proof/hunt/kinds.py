@@ -53,9 +53,9 @@ class Kind(NamedTuple):
     broken: str
     schedule: str
     source: str
-    known: str
     verdict: str
     releases: tuple[str, ...]
+    known: str = "nothing found"
     repair: str = ""
     shape: str = ""
     also: tuple[str, ...] = ()

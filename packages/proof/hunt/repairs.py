@@ -30,7 +30,6 @@ PARTITION = "kafka/cluster/Partition.scala"
 MANAGER = "controller/ReplicationControlManager"
 BUILDER = "controller/PartitionChangeBuilder"
 TOPICS, TOPIC = "image/TopicsDelta", "image/TopicDelta"
-ANY_ELR = r"if \((partition\.elr\.length != 0 \|\| partition\.lastKnownElr\.length != 0)\)"
 EACH_ELR = r"(partition\.elr\.length != 0 \|\| partition\.lastKnownElr\.length != 0)"
 
 REPAIRS: dict[str, list[Edit]] = {
@@ -71,8 +70,8 @@ REPAIRS: dict[str, list[Edit]] = {
              r" partition\.directories, null\);)\s*\}", r"} \1"),
     ],
     "elr_of_an_empty_isr": [
-        Edit(MANAGER, ANY_ELR, r"if (partition.isr.length != 0 && (\1))"),
-        Edit(TOPIC, ANY_ELR, r"if (partition.isr.length != 0 && (\1))"),
+        Edit(MANAGER, EACH_ELR, r"partition.isr.length != 0 && (\1)"),
+        Edit(TOPIC, EACH_ELR, r"partition.isr.length != 0 && (\1)"),
         Edit(BUILDER, r"(targetElr = targetElr\.stream\(\)\.filter\(replica -> replica != )",
              r"if (targetIsr.size() >= minISR) targetElr = List.of(); \1"),
     ],
@@ -108,6 +107,11 @@ REPAIRS: dict[str, list[Edit]] = {
     ],
     "elr_of_a_failed_directory": [
         Edit(MANAGER, r'(newOfflineDir \+ "\]",\s*brokerId, NO_LEADER, )NO_LEADER', r"\1brokerId"),
+    ],
+    "leader_in_new_directory": [
+        Edit(MANAGER, r"new LeaderAcceptor\(clusterControl, partitionRegistration\)",
+             r"id -> id == brokerId ? !directoryIsOffline && clusterControl.isActive(id)"
+             r" : \g<0>.test(id)"),
     ],
     "elr_in_snapshots": [
         Edit("metadata/PartitionRegistration",
@@ -145,7 +149,7 @@ REPAIRS: dict[str, list[Edit]] = {
 # Wrong patches of 4.3.1, each with the promise that it breaks. All edits: these and the repairs.
 WRONG = tomllib.loads((Path(__file__).parents[3] / "data/hunt/wrong.toml").read_text())
 EDITS = REPAIRS | {
-    name: [Edit(patch["file"], patch["pattern"], patch["replacement"])]
+    name: [Edit(patch.get("file", MANAGER), patch["pattern"], patch["replacement"])]
     for name, patch in WRONG.items()
 }
 

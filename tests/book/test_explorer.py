@@ -14,7 +14,7 @@ from isrlab.world.actions import play_line
 from isrlab.world.exploring import Exploration
 from isrlab.world.script import Run
 from isrlab_book.explorer.explorer import Explorer, page_of
-from isrlab_book.explorer.explorer_view import actions_of, cells_of, messages_of, view_of
+from isrlab_book.explorer.explorer_view import actions_of, cells_of, view_of
 
 BOUNCE = scenario.read("loss_bounce")
 TWO = "partition replicas=1,2 min.insync.replicas=1"
@@ -94,10 +94,9 @@ def test_the_picture_says_what_is_not_committed_other_and_gone():
 
 def test_messages_are_drawn_once_with_their_count_and_the_lost_ones_as_such():
     story = Exploration(f"{TWO}\nproduce 1 acks=1\ndrop 1>2 any\nadvance 45s", ("3.7",))
-    run_of = [(t.line, story.frames("3.7", n)) for n, t in enumerate(story.tree) if n]
-    heads, messages = map(str, messages_of(run_of))
-    assert texts(heads) == ["client", "1", "2"]
-    shown = texts(messages)
+    (panel,) = view_of(story)["panels"]
+    assert texts(panel["heads"]) == ["client", "1", "2"]
+    shown = texts(panel["messages"])
     assert any(text.endswith("LOST") for text in shown)
     assert any("×" in text for text in shown) and len(shown) < 40
 

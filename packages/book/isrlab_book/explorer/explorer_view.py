@@ -9,21 +9,20 @@ in the transport. Nothing here needs matplotlib, so it runs in a browser.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
+from functools import lru_cache
+from itertools import groupby, islice
 from typing import Any
 
 from isrlab.engine.versions import GENERATIONS, KafkaVersion
 from isrlab.show.colours import OUTCOMES, WHITE
 from isrlab.show.messages import Arrow, arrows_of, draw_lanes, is_drawn
 from isrlab.show.replicas import draw_logs
-from isrlab.show.svg import Drawing
 from isrlab.world import words
 from isrlab.world.actions import EVERYBODY, enabled
 from isrlab.world.cluster import NotSettledError
 from isrlab.world.exploring import Exploration
-from isrlab.world.frames import Frame
 from isrlab.world.script import Run
 
 MOST_SHOWN = 4  # steps whose messages are drawn: the last ones
@@ -117,8 +116,10 @@ def panel_of(story: Exploration, version: str) -> dict[str, Any]:
               for pair in ends]  # fmt: skip
     pictures = [str(draw_logs(frame, before=old, **LOOK)) if is_filled or not any(filled) else ""
                 for (frame, old), is_filled in zip(ends, filled, strict=True)]  # fmt: skip
-    drawn = [(story.tree[step].line, story.frames(version, step)) for step in steps]
-    heads, messages = map(str, messages_of(drawn)) if drawn else ("", "")
+    rows = list[Arrow | str]()
+    for step in steps:
+        rows += [story.tree[step].line, *_arrows(story, version, step)]
+    heads, messages = map(str, draw_lanes(rows, WIDTH)) if rows else ("", "")
     return {
         "version": releases_of(story.rules[version]),
         "pictures": pictures,
@@ -132,16 +133,13 @@ def panel_of(story: Exploration, version: str) -> dict[str, Any]:
     }
 
 
-def messages_of(steps: Iterable[tuple[str, Sequence[Frame]]]) -> tuple[Drawing, Drawing]:
-    """The machines' names, which stay in sight, and below them the messages of each step, under the
-    step's line; each message once, with its number of occurrences."""
-    rows: list[Arrow | str] = []
-    for line, frames in steps:
-        counts = Counter(arrow for frame in filter(is_drawn, frames) for arrow in arrows_of(frame))
-        arrows = [replace(arrow, text=f"{arrow.text}{f'  ×{count}' * (count > 1)}")
-                  for arrow, count in counts.items()]  # fmt: skip
-        rows += [line, *arrows[:MOST_ARROWS]]
-    return draw_lanes(rows, WIDTH)
+@lru_cache(32)
+def _arrows(story: Exploration, version: str, step: int) -> list[Arrow]:
+    """The messages of a step, each once, with its number of occurrences."""
+    frames = filter(is_drawn, story.frames(version, step))
+    counts = Counter(arrow for frame in frames for arrow in arrows_of(frame))
+    return [replace(arrow, text=f"{arrow.text}{f'  ×{count}' * (count > 1)}")
+            for arrow, count in islice(counts.items(), MOST_ARROWS)]  # fmt: skip
 
 
 def node_of(story: Exploration, number: int, differs: int | None) -> dict[str, Any]:

@@ -99,12 +99,19 @@ def test_what_has_no_effect_without_all_is_refused(words: list[str], problem: st
     assert problem in result.stderr
 
 
+LONG = "--version", "2.4", "produces=3", "crashes=3"
+
+
+@pytest.fixture(scope="module")
+def whole() -> Result:
+    return search(*LONG)
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_search_that_is_interrupted_goes_on_from_what_it_saved(
-    how: signal.Signals, tmp_path: Path
+    how: signal.Signals, whole: Result, tmp_path: Path
 ) -> None:
-    words = ["--version", "2.4", "produces=3", "crashes=3", "--saves", str(tmp_path / "saved")]
-    whole = search(*words)
+    words = [*LONG, "--saves", str(tmp_path / "saved")]
     command = [sys.executable, "-m", "isrlab", "search", "--all", *words]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None

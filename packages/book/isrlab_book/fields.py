@@ -8,11 +8,11 @@ from isrlab.show.colours import GREY, INK
 from isrlab.show.svg import WIDTH, Drawing, text_at, titled
 
 NAMES, ROW = 130, 20  # pixels: the name of a row, the height of a row
-FieldBlock = tuple[Sequence[str], Mapping[str, Sequence[tuple[str, str]]]]
+Fields = tuple[Sequence[str], Mapping[str, Sequence[tuple[str, str]]]]
 
 
 def draw_fields(
-    title: str, blocks: Sequence[FieldBlock], wide: float = 0, legend: Iterable[tuple[str, str]] = ()
+    title: str, blocks: Sequence[Fields], wide: float = 0, legend: Iterable[tuple[str, str]] = ()
 ) -> Drawing:
     """Named rows of (text, colour) in blocks, each under the heads of its columns, which share the
     width or are `wide`; the legend has colours and what they mean."""

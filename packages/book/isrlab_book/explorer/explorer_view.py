@@ -90,9 +90,8 @@ def actions_of(run: Run) -> list[dict[str, Any]]:
         if action.envelope:
             text = words.describe(action.envelope.message, run.cluster.version)
             label += f" {' '.join(text.split())} from {words.address(action.envelope.source)}"
-        groups.setdefault(action.machine, []).append(
-            {"line": action.line, "label": label, "kind": action.kind}
-        )
+        button = {"line": action.line, "label": label, "kind": action.kind}
+        groups.setdefault(action.machine, []).append(button)
     names = {EVERYBODY: "Time", 0: "Controller"}
     return [
         {"name": names.get(machine, f"Broker {machine}"), "actions": groups[machine]}

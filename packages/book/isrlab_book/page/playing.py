@@ -40,6 +40,8 @@ class Playground:
 
     def __init__(self) -> None:
         self.story = Exploration(scenario.read(OPENING), OPENING_VERSIONS, OPENING_AT)
+        self.story.run(OPENING_VERSIONS[1], len(self.story.tree) - 1)
+        self._ready = {"story": OPENING, "versions": [*OPENING_VERSIONS]}  # until asked for
         self.challenge: exercise.Exercise | None = None
         self.given = 0  # steps of the challenge, before the reader's
         self._left: Iterator[dict[str, Any]] = iter(())
@@ -47,8 +49,11 @@ class Playground:
     def ask(self, message: str) -> str:
         """The answer to a message of the page."""
         asked, problem = json.loads(message), ""
+        ready, self._ready = self._ready, {}
         try:
             match asked:
+                case {"at": int(at)} if asked == ready | {"at": at}:
+                    self.story.go(at)
                 case {"link": str(fragment)}:
                     opened = link.read(fragment)
                     self._open(opened.text, opened.versions, opened.at)

@@ -15,14 +15,13 @@ from isrlab_proof.judged.stored import CommandWords
 STEPS = 60
 OFTEN = {
     "alter": 8, "expire": 2, "register": 3, "beat": 2, "shut_down": 2, "elect": 1.5, "tick": 1,
-    "reassign": 2,
+    "reassign": 2, "fail_over": 0.5,
 }  # fmt: skip
 ASSIGNED = ([1, 2, 3], [1, 2, 3], [2, 3], [3], [4, 3, 2, 1])  # replicas of a partition
 
 
 def settings(seed: int, version: KafkaVersion) -> dict[str, Any]:
-    chosen = {"min_insync_replicas": 1 + seed % 3}
-    chosen["unclean_leader_election_enable"] = seed % 4 < 2
+    chosen = {"min_insync_replicas": 1 + seed % 3, "unclean_leader_election_enable": seed % 4 < 2}
     if version.eligible_leader_replicas and seed % 2:
         chosen["has_elr"] = False
     elif version.eligible_leader_replicas:
@@ -55,14 +54,15 @@ def commands(draw: random.Random, player: ControllerPlayer) -> Iterator[CommandW
         elif name == "expire" and alive:
             yield ["expire", draw.choice(alive)]
         elif name == "shut_down" and alive:
-            broker = draw.choice(alive)
-            leaving |= {broker}
+            leaving.add(broker := draw.choice(alive))
             yield ["shut_down", broker]
         elif name == "beat" and {*dead} - leaving:
             yield ["beat", draw.choice(sorted({*dead} - leaving))]
         elif name == "tick":
             is_there = player.controller.version.kraft_elects_uncleanly
             yield ["tick", draw.choice(("unclean", "balance")) if is_there else "balance"]
+        elif name == "fail_over" and not player.acts_at_once():  # difference AF
+            yield ["fail_over"]
         elif name == "elect":
             yield ["elect", draw.choice(("preferred", "unclean")), *words]
         elif name == "reassign":
@@ -78,8 +78,6 @@ def commands(draw: random.Random, player: ControllerPlayer) -> Iterator[CommandW
 def _partitions(draw: random.Random, player: ControllerPlayer) -> list[int]:
     """The numbers of the partitions in one request: one, or all in a random order."""
     numbers = range(len(player.controllers))
-    if len(numbers) == 1:
-        return [0]
     return draw.sample(numbers, draw.choice((1, 1, 1, len(numbers))))
 
 

@@ -31,11 +31,11 @@ class KafkaController:
         partitions = settings.get("partitions") or [[*REPLICAS]]
         self.responses: list[str | None] = [None] * len(partitions)
         self.has_failed = False
-        has_elr = settings.get("has_elr", world.release >= (4, 1))
+        self.has_elr = settings.get("has_elr", world.release >= (4, 1))
+        self.log: list[Any] = []
         self.topic = java(COMMON + "Uuid")(UNIVERSE, 1)
         self.epochs = dict.fromkeys(BROKERS, 0)
-        self._managers(has_elr)
-        self.cluster.activate()
+        self.fail_over()
         for broker in BROKERS:
             self.register(broker, 0, False)
         self._replay(record("TopicRecord", Name="t", TopicId=self.topic))
@@ -50,7 +50,7 @@ class KafkaController:
     def close(self) -> None:
         """Do nothing: a controller has no files."""
 
-    def _managers(self, has_elr: bool) -> None:
+    def _managers(self) -> None:
         context = java("LogContext")("judge")
         registry = java(KAFKA + "timeline.SnapshotRegistry")(context)
         given = {"SnapshotRegistry": registry, "LogContext": context}
@@ -60,7 +60,7 @@ class KafkaController:
         })  # fmt: skip
         if not _sets("FeatureControlManager", "MetadataVersion"):  # from 4.0 on
             levels = {"metadata.version": version.featureLevel()}
-            levels["eligible.leader.replicas.version"] = int(has_elr)
+            levels["eligible.leader.replicas.version"] = int(self.has_elr)
             for name, level in levels.items():
                 features.replay(record("FeatureLevelRecord", Name=name, FeatureLevel=level))
         schema = jvm.the("kafka.server.KafkaRaftServer$").configSchema()
@@ -76,13 +76,13 @@ class KafkaController:
         })  # fmt: skip
         self.manager = built("ReplicationControlManager", given | {
             "ConfigurationControlManager": config, "ClusterControlManager": self.cluster,
-            "boolean": has_elr,
+            "boolean": self.has_elr,
         })  # fmt: skip
         self.config = config
 
     def _configure(self, name: str, value: object) -> None:
         setting = record("ConfigRecord", ResourceName="t", Name=name, Value=str(value).lower())
-        self.config.replay(setting.setResourceType(2))
+        self._replay(setting.setResourceType(2))
 
     def _pass_on(self, *words: Any) -> None:
         """The registration of a new process, as QuorumController passes it on."""
@@ -92,6 +92,7 @@ class KafkaController:
 
     def _replay(self, made: Any) -> None:
         """Replay a record in each manager that handles its kind."""
+        self.log.append(made)
         for manager in (self.cluster, self.manager, self.config):
             for method in methods(type(manager), "replay"):
                 kind, *more = method.getParameterTypes()
@@ -110,6 +111,14 @@ class KafkaController:
             self.has_failed = True
 
     # The commands
+
+    def fail_over(self) -> None:
+        """Another controller reads the metadata log, and becomes active."""
+        log, self.log = self.log, []
+        self._managers()
+        for made in log:
+            self._replay(made)
+        self.cluster.activate()
 
     def register(self, broker: int, broker_epoch: int, was_clean: bool) -> None:
         """Register a new process, again if its former session must end first, and unfence it."""

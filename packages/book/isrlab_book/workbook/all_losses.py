@@ -109,22 +109,22 @@ def _cells(name: str) -> Iterator[str]:
 
 
 def needs(name: str) -> str:
-    """What a scenario needs to lose records: an unclean election, a power failure, or neither."""
+    """The failure that a scenario needs to lose records, beside stops and requests; or none."""
     text = scenario.read(name)
     if "unclean.leader.election.enable=true" in text or "elect unclean" in text:
         return "an unclean election"
-    return "a power failure" if "power_loss" in text else "neither"
+    words = {"power_loss": "a power failure", "fail_directory": "a failed disk"}
+    return next((failure for word, failure in words.items() if word in text), "none of these")
 
 
 def finding() -> str:
     """How many scenarios lose records in the newest release, and what they need for it."""
     last, cells = GENERATIONS[-1], every_cell()
     counts = Counter(needs(name) for name in cells if cells[name][last] in RECORDS)
+    parts = sorted(counts.items(), key=lambda part: (part[0] == "none of these", part[1]))
     return (
         f"Kafka {last.releases} loses committed records in {counts.total()} of these {len(cells)} "
-        f"scenarios: {counts['neither']} with neither a power failure nor an unclean election, "
-        f"{counts['a power failure']} with a power failure, "
-        f"{counts['an unclean election']} with an unclean election"
+        f"scenarios: {', '.join(f'{count} with {failure}' for failure, count in parts)}"
     )
 
 

@@ -1,6 +1,6 @@
 # Two commands on a fresh machine with Python 3.11+, Java 17+ and make: `make report`, `make test`.
 #
-#   make report ARGS="02 -p version 2.5"     arguments of `python -m isrlab report`
+#   make report ARGS="02 -p release 2.5"     arguments of `python -m isrlab report`
 #   make report LOCKED=1                     exactly the libraries of pylock.toml
 #   make test ARGS="-k rules -n 0"           arguments of pytest
 #   make test JOBS=4                         processes, of tests or of notebooks (2)

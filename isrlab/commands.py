@@ -69,8 +69,8 @@ def make_report(
     \b
     Examples:
       python -m isrlab report
-      python -m isrlab report 07 -p version 2.5
-      python -m isrlab report data_loss -p version 0.10.2 -p version 3.7
+      python -m isrlab report 07 -p release 2.5
+      python -m isrlab report data_loss -p release 0.10.2 -p release 3.7
       python -m isrlab report -f data/reports/test.yaml --out /tmp/quick --resume
       python -m isrlab report --grid data/reports/lag_limit.yaml
       python -m isrlab report 12 --master spark://host:7077

@@ -76,6 +76,11 @@ class Notebook:
         """Whether a cell imports `isrlab.spark`."""
         return any(USES_SPARK.search(c.source) for c in self.node.cells if c.cell_type == "code")
 
+    def own(self, name: str) -> str:
+        """Its own name of a parameter: "release" and "version" stand for each other."""
+        other = {"release": "version", "version": "release"}.get(name, name)
+        return other if name not in self.parameters and other in self.parameters else name
+
 
 @dataclass(frozen=True)
 class NotebookRun:
@@ -210,6 +215,7 @@ def plan(
     runs = []
     for notebook in notebooks:
         choices = general | nested.get(notebook.name, {}) | typed
+        choices = {notebook.own(name): each for name, each in choices.items()}
         axes = {name: choices[name] for name in notebook.parameters if name in choices}
         runs += _combinations(notebook, axes)
     return runs
@@ -245,7 +251,8 @@ def read_grid(file: Path, folder: Path) -> tuple[Grid, list[NotebookRun]]:
     given = loaded.get("grid") or {}
     if not isinstance(given, dict):
         raise NotebookError(f"{file}: grid must hold `name: value` lines")
-    axes = {k: v for k, v in _named(given, [notebook]).items() if isinstance(v, list)}
+    given = {notebook.own(k): v for k, v in _named(given, [notebook]).items()}
+    axes = {k: v for k, v in given.items() if isinstance(v, list)}
     points = math.prod(map(len, axes.values()))
     if not axes or not 1 <= points <= MOST_POINTS:
         sizes = " x ".join(f"{len(values)} {name}" for name, values in axes.items()) or "no values"
@@ -264,7 +271,7 @@ def _named(values: dict[str, Any], notebooks: list[Notebook]) -> dict[str, Any]:
 
     Raises NotebookError with the parameters of each notebook, their defaults and comments.
     """
-    unknown = [name for name in values if not any(name in n.parameters for n in notebooks)]
+    unknown = [name for name in values if not any(n.own(name) in n.parameters for n in notebooks)]
     if not unknown:
         return values
     lines = [f"unknown parameter {unknown[0]!r}; known:"]

@@ -10,7 +10,7 @@ import base64
 import html
 import io
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
@@ -144,18 +144,11 @@ class LiveFigure(widgets.VBox):
             Slider(control.description, [*axis], [*axis.values()].index(control.value))
             for control, axis in zip(self.inputs, axes, strict=True)
         ]
-        choices = (
-            [*product(*(axis.items() for axis in axes))]
-            if not self.one_by_one
-            else [
-                [*first[:place], option, *first[place + 1 :]]
-                for first in [
-                    [(s.values[s.at], value) for s, value in zip(sliders, values, strict=True)]
-                ]
-                for place, axis in enumerate(axes)
-                for option in axis.items()
-            ]
-        )
+        choices: Iterable[Sequence[tuple[str, Any]]] = product(*(axis.items() for axis in axes))
+        if self.one_by_one:
+            first = [(s.values[s.at], value) for s, value in zip(sliders, values, strict=True)]
+            choices = ([*first[:n], option, *first[n + 1 :]]
+                       for n, axis in enumerate(axes) for option in axis.items())  # fmt: skip
         return player(sliders, [self._view(chosen) for chosen in choices], self.one_by_one)
 
     def _view(self, chosen: Sequence[tuple[str, Any]]) -> PlayerImage:

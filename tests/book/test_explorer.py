@@ -79,9 +79,8 @@ def test_what_is_no_step_is_refused(wrong):
 
 def test_the_picture_says_what_is_not_committed_other_and_gone():
     story = Exploration(BOUNCE)
-    here = next(
-        n for n, t in enumerate(story.tree) if "truncates m2" in t.captions.get("0.10.2", "")
-    )
+    told = [t.captions.get("0.10.2", "") for t in story.tree]
+    here = next(n for n, caption in enumerate(told) if "truncates m2" in caption)
     before, after = (story.run("0.10.2", n).frames[-1] for n in (here - 1, here))
     svg = str(draw_logs(after, before=before))
     assert {"1 Leader", "2 Follower of 1", "LEO 2", "LEO 1", "HW 1", "HW 2"} <= set(texts(svg))

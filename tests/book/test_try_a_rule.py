@@ -48,8 +48,7 @@ def test_the_search_judges_a_rule(name, release, broken, kept) -> None:
     results = try_a_rule.searched(idea, versions)
     sentence = try_a_rule.finding(idea, [], results)
     with_the_rule, as_released = sentence.split("; as released: ")
-    assert broken in with_the_rule
-    assert kept in as_released
+    assert broken in with_the_rule and kept in as_released
 
 
 def test_the_search_finds_what_kafka_19975_brought_and_a_repair_that_prevents_it() -> None:

@@ -93,10 +93,8 @@ def test_only_topics_that_zookeeper_placed_leave_threads_without_work():
     """Of 48 partitions on 3 brokers, a leader's are equal modulo 3, unless KRaft shuffles them."""
     for number, in_turn in ((3, 2), (6, 4)):
         idle = []
-        for config in (
-            fetchers.HOT,
-            *(fetchers.placed(fetchers.HOT.with_(seed=n)) for n in range(30)),
-        ):
+        shuffled = [fetchers.placed(fetchers.HOT.with_(seed=n)) for n in range(30)]
+        for config in (fetchers.HOT, *shuffled):
             own = np.flatnonzero(assignment(config)[:, 0] == assignment(config)[0, 0])
             idle.append(number - len({fetcher_id(int(p), number) for p in own}))
         assert idle[0] == in_turn and np.mean(idle[1:]) < 0.5

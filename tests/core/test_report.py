@@ -308,6 +308,7 @@ def test_a_parameter_goes_to_every_notebook_that_has_it():
     given = {run.notebook.name: run.given for run in runs(("lag_ms", "9"), names=())}
     assert given["01_works"] == given["02_fails"] == {"lag_ms": 9}
     assert given["05_waits"] == {}
+    assert runs(("release", "3.7"), names=("works",))[0].given == {"version": "3.7"}, "same word"
 
 
 def test_an_unknown_parameter_is_refused_with_the_known():

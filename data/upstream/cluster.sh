@@ -77,7 +77,7 @@ PROPERTIES
     printf '%s\n' "${@:3}" >> "$work/$1.properties"
 }
 format() {
-    tool kafka.tools.StorageTool format --cluster-id c2Nob29sb2Zicm9rZW5lbA \
+    tool kafka.tools.StorageTool format --ignore-formatted --cluster-id c2Nob29sb2Zicm9rZW5lbA \
         --config "$work/$1.properties" ${ELR:+--feature "eligible.leader.replicas.version=$ELR"} > /dev/null
 }
 start() {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Runs tests.java on Kafka's published jars, as they are and repaired: ./test.sh [RELEASE ...]
+# TESTS=../no-leader ./test.sh runs those of another report.
 #
 # Needs Java 17 and Maven, and makes a folder of its own. Kafka's ReplicationControlManagerTest is
 # taken from its published test sources, tests.java is put at its end, and the new methods are run.
@@ -7,7 +8,7 @@
 # 4.2.2 and 4.4.0 have no test jars and no sources: they get the test class of 4.2.1 and 4.3.1, and
 # repaired classes from those sources (the builder's code is the same in each pair).
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
+here=$(cd "$(dirname "$0")/${TESTS:-.}" && pwd)
 work=${WORK:-$(mktemp -d)}
 trap '[ -n "${WORK:-}" ] || rm -rf "$work"' EXIT
 group=org.apache.kafka
@@ -73,7 +74,7 @@ for release in ${*:-4.1.2 4.2.1 4.2.2 4.3.1 4.4.0}; do
     javac -nowarn -proc:none -cp "$path" -d "$out" "$file" 2>&1 | grep -v '^Note:' || true
     echo "Kafka $release, with the test class of $tests"
     play "$release" "$tests" "$path" "$out"
-    for name in PartitionChangeBuilder ReplicationControlManager; do
+    for name in $(cd "$here" && basename -s .sed -- *.sed); do
         source_of "$tests" sources "$name.java" "$work/$release/edited"
         sed -i -f "$here/$name.sed" "$work/$release/edited/$package/$name.java"
     done

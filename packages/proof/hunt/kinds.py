@@ -53,8 +53,8 @@ class Kind(NamedTuple):
     broken: str
     schedule: str
     source: str
-    verdict: str
     releases: tuple[str, ...]
+    verdict: str = "bug"
     known: str = "nothing found"
     repair: str = ""
     shape: str = ""

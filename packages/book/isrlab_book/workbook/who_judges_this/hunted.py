@@ -1,7 +1,4 @@
-"""The promises that Kafka's own classes broke in `make hunt`, and the sentences that were tested.
-
-The stored kinds are those of data/hunt/kinds.toml, the verdicts those of data/hold/verdicts.csv.
-"""
+"""The promises that Kafka's own classes broke in `make hunt`; the sentences that were tested."""
 
 from __future__ import annotations
 
@@ -20,6 +17,7 @@ from isrlab.show.style import FAINT, OUTCOMES, counted
 
 PROMISES = {  # the promises of packages/proof/hunt/java/Promise.java, in words for readers
     "ANSWERED": "a request is answered",
+    "LEADER_COMES": "a leader comes, where one can",
     "REASSIGNMENT_ENDS": "a reassignment ends",
     "ONE_ELIGIBLE": "a replica is left to elect",
     "LEADER_HAS_ALL": "a clean leader has every record",

@@ -29,6 +29,7 @@ PROMISES = {  # the promises of packages/proof/hunt/java/Promise.java, in words 
     "ISR_ACTIVE": "the ISR is of active brokers",
     "LEADER_ACTIVE": "the leader is active",
     "MIN_ISR_AGREED": "leader and controller agree on min ISR",
+    "REPLAYED": "what a controller writes can be replayed",
     "RELOADED": "a new controller has the same state",
     "UNCLEAN_COMES": "an unclean leader comes, where allowed",
     "ISR_HAS_ALL": "an ISR member has every record",

@@ -208,14 +208,16 @@ def fail_over(controller: Controller, live: tuple[m.BrokerInfo, ...]) -> Control
 
     With ZooKeeper, a dead follower that the former controller had not noticed stays in the ISR: a
     new controller acts on brokers that die while it watches, not on those already gone. In KRaft
-    the missing brokers are fenced: here all together, in Kafka one by one, as their sessions
-    expire. A leader that is gone is replaced. All live replicas get the state again. Source:
-    startup, ReplicaStateMachine.scala 0.10.2.2:68-83 and 325-340, and onControllerFailover.
+    the brokers that the former one had are fenced if missing: here all together, in Kafka one by
+    one, as their sessions expire; nothing else changes a partition. A leader that is gone is
+    replaced. All live replicas get the state again. Source: startup, ReplicaStateMachine.scala
+    0.10.2.2:68-83 and 325-340, onControllerFailover; activate, ClusterControlManager.java 4.3.1.
     """
     before = replace(controller, alive=live)
     after = before
     if before.version.kraft:
-        after = kraft.change(before, isr=tuple(i for i in before.isr if before.is_alive(i)))
+        if any(controller.is_alive(i) and not before.is_alive(i) for i in before.isr):
+            after = kraft.change(before, isr=tuple(i for i in before.isr if before.is_alive(i)))
     elif not before.is_alive(before.leader):
         after = zookeeper.elect(before)
     return after, (*metadata_orders(after), *orders(after))

@@ -41,10 +41,6 @@ class Trace:
         """The size of the committed ISR, which includes the leader, int64[n]."""
         return 1 + np.sum(list(self.in_isr.values()), axis=0)
 
-    def evictions_ms(self) -> Ints:
-        """The times of samples whose ISR is smaller than the one before, int64[k] ms."""
-        return self.ts_ms[1:][np.diff(self.isr_size) < 0]
-
     def around(self, ts_ms: int, before_ms: int = 3_000, after_ms: int = 4_000) -> Trace:
         """The part from `before_ms` before to `after_ms` after a moment."""
         first_ms, last_ms = ts_ms - before_ms, ts_ms + after_ms

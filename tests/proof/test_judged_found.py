@@ -83,6 +83,7 @@ CONTROLLERS = (  # difference, releases, settings, schedule, and what Kafka show
      [*AGAIN, ["fail_over"], ["register", 3, 2, False]], {"partition_epoch": 7, "leader": 3}),
     ("AD", "4.1.2 4.3.1 4.4.0", UNCLEAN | {"partitions": [[2]]}, [*TURNED, ["expire", 4]],
      {"isr": [], "elr": [2]}),
+    ("AF", "3.9.2 4.1.2 4.4.0", NO_ELR, [*MOVES, ["fail_over"]], {"leader": -1, "isr": [1]}),
 )  # fmt: skip
 
 
@@ -93,16 +94,6 @@ def test_a_controller_shows_what_kafka_shows(letter, releases, settings, schedul
         for command in schedule:
             controller.do(*command)
         assert controller.seen().items() >= shown.items(), release
-
-
-@pytest.mark.parametrize("release", ["3.9.2", "4.1.2", "4.4.0"])
-def test_af_only_the_engines_new_controller_elects_at_once(release) -> None:
-    """So the judge's controllers take over only where there is nothing to do."""
-    controller = player("controller", KafkaVersion.of(release), NO_ELR)
-    assert not controller.acts_at_once()
-    for command in MOVES:
-        controller.do(*command)
-    assert controller.acts_at_once() and judged.found()["AF"]["is_mended"] is False
 
 
 def test_each_is_listed() -> None:

@@ -61,7 +61,7 @@ def commands(draw: random.Random, player: ControllerPlayer) -> Iterator[CommandW
         elif name == "tick":
             is_there = player.controller.version.kraft_elects_uncleanly
             yield ["tick", draw.choice(("unclean", "balance")) if is_there else "balance"]
-        elif name == "fail_over" and not player.acts_at_once():  # difference AF
+        elif name == "fail_over":
             yield ["fail_over"]
         elif name == "elect":
             yield ["elect", draw.choice(("preferred", "unclean")), *words]

@@ -91,16 +91,8 @@ class ControllerPlayer:
 
     def fail_over(self) -> None:
         """Another controller takes over. It does not know who has stopped before."""
-        self.controllers, self.stopped = self._taken_over(), []
-
-    def acts_at_once(self) -> bool:
-        """Whether a new controller would change a partition at once, as Kafka's never does."""
-        return any(
-            a.state != b.state for a, b in zip(self._taken_over(), self.controllers, strict=True)
-        )
-
-    def _taken_over(self) -> list[Controller]:
-        return [machine.fail_over(each, each.alive)[0] for each in self.controllers]
+        self.controllers = [machine.fail_over(each, each.alive)[0] for each in self.controllers]
+        self.stopped = []
 
     def reassign(self, target: list[int] | None, *partitions: int) -> None:
         """Ask for these replicas as an operator; None cancels a reassignment in progress."""

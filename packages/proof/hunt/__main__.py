@@ -21,9 +21,7 @@ UNREACHABLE = jars.NoJarsError, javac.NoCompilerError
 @click.option("--seconds", default=60.0, show_default=True, help="Processor time, of each release.")
 @click.option("--schedules", default=10**12, help="Ends after so many, on any machine the same.")
 @click.option("--seed", default=1, show_default=True)
-@click.option(
-    "--repair", multiple=True, help="A repair by its name, or all: hunt the repaired class."
-)
+@click.option("--repair", multiple=True, help="A repair by its name: hunt the repaired class.")
 @click.option(
     "--whole", is_flag=True, help="Level two: brokers with their logs, messages in any order."
 )
@@ -35,21 +33,20 @@ def main(
     replay: str | None,
 ) -> None:  # fmt: skip
     """Look for schedules in which Kafka's controller breaks what Kafka promises."""
-    unknown = [name for name in repair if name not in {*repairs.REPAIRS, "all"}]
+    unknown = [name for name in repair if name not in repairs.REPAIRS]
     if unknown:
         raise click.BadParameter(f"no repair {unknown[0]}; there are {', '.join(repairs.REPAIRS)}")
-    chosen = tuple(repairs.REPAIRS) if "all" in repair else repair
     late = [release for release in releases if whole and not javac.is_whole(release)]
     if late:
         raise click.BadParameter(f"level two begins with {javac.WHOLE}, and {late[0]} is older")
     if replay:
         if store:
             engine.store()
-        sys.exit(play(releases or javac.RELEASES, replay, chosen))
+        sys.exit(play(releases or javac.RELEASES, replay, repair))
     for release in releases or javac.RELEASES[-1:]:
         limits = [str(seed), str(seconds), str(schedules), *(["whole"] if whole else [])]
-        row = hunt(release, chosen, limits)
-        if store and not chosen:
+        row = hunt(release, repair, limits)
+        if store and not repair:
             keep(row)
 
 
@@ -101,7 +98,7 @@ def broken(
     repaired: tuple[str, ...], release: str, schedule: str, more: tuple[str, ...]
 ) -> list[str]:
     """The promises that a schedule breaks with the repairs of this run and more."""
-    return javac.broken(release, schedule, (*repaired, *more))
+    return javac.broken(release, schedule, tuple(dict.fromkeys((*repaired, *more))))
 
 
 def play(releases: tuple[str, ...], what: str, repaired: tuple[str, ...]) -> int:

@@ -117,7 +117,7 @@ def test_a_search_that_is_interrupted_goes_on_from_what_it_saved(
     assert process.stderr is not None
     process.stderr.readline()  # progress, after two seconds
     process.send_signal(how)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=600)
     if process.returncode != 1:  # it was not ready sooner
         assert process.returncode == 3, out
         assert "--resume continues it" in out

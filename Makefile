@@ -45,9 +45,10 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 18
 
-# Java's quick compiler and serial collector: for JVMs that live for seconds, half the CPU time.
+# Java's quick compiler and serial collector: half the CPU time. Its default of 48 MB for machine code
+# is too little for the Spark process that the notebooks of a report share.
 ifeq ($(ARGS),)
-report: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+report: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC
 endif
 report: $(FOR_REPORT) ## run every notebook and write reports/index.html
 	$(MEASURED) $(BIN)/python -m isrlab report --jobs $(JOBS) $(ARGS)

@@ -97,6 +97,8 @@ def session(master: str | None = None) -> SparkSession:
 def _started(builder: SparkSession.Builder, master: str | None) -> SparkSession:
     options = OPTIONS
     master = master or os.environ.get(MASTER_VARIABLE) or os.environ.get("SPARK_REMOTE", "local[*]")
+    if IS_SHARED in os.environ and master == os.environ[MASTER_VARIABLE] and _problem(master[5:]):
+        master = "local[*]"  # the shared process has died
     if master == os.environ.get("SPARK_REMOTE"):
         pass  # the builder takes it from there
     elif master.startswith("sc://"):

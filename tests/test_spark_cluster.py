@@ -274,6 +274,9 @@ def test_processes_share_a_spark_that_only_they_may_use():
         other = subprocess.run(
             command, text=True, env=os.environ | {sparks.TOKEN: "guessed"}, **given
         )
+    died = os.environ | {sparks.IS_SHARED: "1", sparks.MASTER_VARIABLE: "sc://localhost:1"}
+    alone = subprocess.run(command, text=True, env=died, **given)
+    assert alone.stdout == "pyspark.sql.session 3\n", alone.stderr[-3000:]
     assert ours.stdout == "pyspark.sql.connect.session 3\n", ours.stderr[-3000:]
     assert "Invalid authentication token" in other.stderr
     assert sparks.TOKEN not in os.environ

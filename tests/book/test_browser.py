@@ -130,7 +130,7 @@ def lab(tmp_path, request):
     finally:
         server.terminate()  # it first asks its kernels to stop, which a busy one may not hear
         try:
-            server.wait(timeout=30)
+            server.wait(timeout=10)
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()

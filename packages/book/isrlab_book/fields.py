@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from isrlab.show.colours import GREY, INK
-from isrlab.show.svg import WIDTH, Drawing, text_at, titled
+from isrlab.show.svg import LETTER, WIDTH, Drawing, text_at, titled
 
 NAMES, ROW = 130, 20  # pixels: the name of a row, the height of a row
 Fields = tuple[Sequence[str], Mapping[str, Sequence[tuple[str, str]]]]
@@ -30,7 +30,7 @@ def draw_fields(
                 fields.append(rect.format(x, y - ROW + 1, step - 2, colour))
                 texts.append(text_at(x + step / 2, y - 5, text, INK))
     for colour, meaning in legend:
-        y += ROW
+        y, right = y + ROW, max(right, NAMES + ROW + 4 + LETTER * len(meaning))
         fields.append(rect.format(NAMES, y - ROW + 1, ROW - 2, colour))
         texts.append(text_at(NAMES + ROW + 4, y - 5, meaning, INK, "start"))
     return titled(title, Drawing(right, y + 4, "".join(fields + texts)))

@@ -166,11 +166,8 @@ def wheels(tmp_path_factory):
 
 def uv(*arguments: str) -> bool:
     """Run uv, which takes a third of pip's time; False where it is missing, or fails."""
-    command = Path(sys.executable).with_name("uv")
-    return (
-        command.exists()
-        and not subprocess.run([command, *arguments], capture_output=True).returncode
-    )
+    command = [Path(sys.executable).with_name("uv"), *arguments]
+    return command[0].exists() and not subprocess.run(command, capture_output=True).returncode
 
 
 def pip(python: Path | str, *arguments: str) -> None:

@@ -66,3 +66,9 @@ def test_no_recovery_state_before_3_2() -> None:
     old = KafkaVersion.of("3.1").with_(kraft=True)
     run = scenario.play(RECOVERY, version=old)
     assert not any(f.controller.state.is_recovering for f in run.frames)
+
+
+@pytest.mark.parametrize(("alive", "isr"), [((1, 2, 3), (2, 1)), ((1, 2), (2, 1, 3))])
+def test_a_new_kraft_controller_fences_only_who_was_there(alive, isr) -> None:
+    before = ControllerBench("N", alive=alive).before
+    assert machine.fail_over(before, before.alive[:2])[0].isr == isr

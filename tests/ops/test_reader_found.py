@@ -17,7 +17,7 @@ import pytest
 import zstandard
 
 from isrlab_ops.logs.incidents.look import NOT_KNOWN, look
-from isrlab_ops.logs.reader import LogDirError, files, many_files, packed, read_local
+from isrlab_ops.logs.reader import LogDirError, files, packed, read_local
 
 STARTED = "[{}] INFO [KafkaServer id={}] started (kafka.server.KafkaServer)\n"
 CLOCK = "[{}] INFO Kafka startTimeMs: {} (org.apache.kafka.common.utils.AppInfoParser)\n"
@@ -263,17 +263,3 @@ def test_a_line_of_any_length_needs_little_memory(tmp_path):
     sizes = [len(block.data) for block in files.blocks(str(path))]
     assert max(sizes) < 3 * files.READ_BYTES
     assert read_local(path).events.num_rows == 1
-
-
-def test_several_processes_read_the_same(tmp_path, monkeypatch):
-    for n in range(5):
-        (tmp_path / f"server.log.{n}").write_text(SHRINK.format(UTC, n) * 3 + "ISR \x01\n")
-    expected = read_local(tmp_path)
-    monkeypatch.setattr(many_files, "MUCH_BYTES", 100)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2}, raising=False)
-    assert many_files._processes(600) == 3
-    logs = read_local(tmp_path)
-    for name in ("events", "unread", "files"):
-        assert getattr(logs, name).to_pylist() == getattr(expected, name).to_pylist()
-    monkeypatch.setattr(many_files, "_SERVE", "raise SystemExit(1)")
-    assert read_local(tmp_path).events.to_pylist() == expected.events.to_pylist()

@@ -4,11 +4,11 @@
     spark.read.format("kafka-broker-logs").option("topic", "orders*").load("/var/log/kafka")
     spark.readStream.format("kafka-metadata-log").load("/data/__cluster_metadata-0")
 
-Theory of operation. One task reads a folder once, as `read_local` does (with a process for each
-core): zones, overlaps and unnamed brokers are known only when all of it is read. A stream gives
-appended lines (growing.py): its positions are in Spark's checkpoint, and the same positions give
-the same rows, so each event is delivered once, whatever is restarted. A task reads some files of
-broker logs, or all of a metadata log. Every machine must see the folder under the same path.
+Theory of operation. One task reads a folder once, as `read_local` does: zones, overlaps and unnamed
+brokers are known only when all of it is read. A stream gives appended lines (growing.py): its
+positions are in Spark's checkpoint, and the same positions give the same rows, so each event is
+delivered once, whatever is restarted. A task reads some files of broker logs, or all of a metadata
+log. Every machine must see the folder under the same path.
 """
 
 from __future__ import annotations

@@ -35,9 +35,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from isrlab.events.statements import Statement, statement, table_of
 from isrlab_ops.logs.reader.files import PathName, Source, expanded, find, stored
-from isrlab_ops.logs.reader.layout import Layout
-from isrlab_ops.logs.reader.lines import OF_ITSELF, OPERATOR
-from isrlab_ops.logs.reader.many_files import read_files
+from isrlab_ops.logs.reader.layout import STOCK, Layout
+from isrlab_ops.logs.reader.lines import OF_ITSELF, OPERATOR, LineReader
 from isrlab_ops.logs.reader.metadata import files as metadata_files
 from isrlab_ops.logs.reader.one_file import LogFile
 from isrlab_ops.logs.reader.packed import UnpackedFiles
@@ -135,8 +134,14 @@ def read_sources(
     of bytes read."""
     metadata = metadata_files.metadata_sources(sources)
     names = {source.name for source in metadata}
-    places = [(n, s) for n, s in enumerate(sources) if not s.skipped and s.name not in names]
-    return joined(sources, read_files(places, time_zone, layout, step), metadata, run, time_zone)
+    logs = [
+        LogFile(source, order, LineReader(time_zone, layout or STOCK, layout))
+        for order, source in enumerate(sources)
+        if not source.skipped and source.name not in names
+    ]
+    for log in logs:
+        log.read(step)
+    return joined(sources, logs, metadata, run, time_zone)
 
 
 def joined(

@@ -7,6 +7,7 @@ script's blocks from 1, and the default is the end of the run. Claims see the ra
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -66,9 +67,9 @@ def _words(event: Event, column: str) -> list[str]:
     return [",".join(map(str, value))] if isinstance(value, tuple) else str(value).split()
 
 
-def time(trial: Trial, kind: str, **columns: object) -> int | None:
-    """When the first such event happened, or None."""
-    return next((event.ts_ms - START_MS for event in _events(trial, kind, **columns)), None)
+def time(trial: Trial, kind: str, **columns: object) -> float:
+    """When the first such event happened; never is NaN, which is not less than any time."""
+    return next((event.ts_ms - START_MS for event in _events(trial, kind, **columns)), math.nan)
 
 
 def happens(trial: Trial, kind: str, **columns: object) -> bool:

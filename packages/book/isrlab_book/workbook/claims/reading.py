@@ -6,7 +6,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,7 +28,6 @@ from isrlab_book.workbook.claims.verdicts import (
 )
 
 LIBRARY = DATA / "claims"
-Measurement = Callable[[str], Any]  # a release, to the answer there
 THEMES = (
     "offset conventions and visibility",
     "lag clock and membership",
@@ -171,85 +170,57 @@ class Claim:
         return Assertion(says, [ClaimedCase(*case) for case in cases])
 
     def _ask(self, where: str, text: str, words: Mapping[str, str]) -> Callable[..., Answer]:
-        """The answer to a line, in the claim's release or another; `words` stand for yes and no."""
-        try:
-            question = self._question(text)
-        except ValueError as error:
-            self._fail(where, error)
+        """The value of an expression, in the claim's release or another; `words` stand for yes and
+        no. After the word "where" or "first" it is the releases in which the expression is true."""
+        word, _, rest = text.partition(" ")
 
-        def answer(name: str = "") -> Answer:
+        def answer(release: str = "") -> Answer:
             try:
-                value = _plain(question(name or self.version))
-            except (ValueError, LookupError, AttributeError, StopIteration) as error:
+                if word in _AMONG:
+                    holds = [(each, bool(self._value(rest, each.name))) for each in GENERATIONS]
+                    return _AMONG[word](holds)
+                value = _plain(self._value(text, release or self.version))
+            except NameError as error:
+                self._fail(where, f"{text}: {error}; known: {', '.join(sorted(MEASURES))}")
+            except Exception as error:  # whatever an expression raises
                 self._fail(where, f"{text}: {error or 'no such thing in the run'}")
             return words.get(str(value), value)
 
         return answer
 
-    def _question(self, text: str) -> Measurement:
-        """A measure, or two sides of a sign. Raises ValueError with what is valid."""
-        word, _, rest = text.partition(" ")
-        if word in _AMONG:
-            holds = self._question(rest)
-            return lambda _: _AMONG[word]([(v, holds(v.name) is True) for v in GENERATIONS])
-        if sign := next((sign for sign in _SIGNS if f" {sign} " in text), ""):
-            left, right = text.split(f" {sign} ", 1)
-            a, combine = self._question(left), _SIGNS[sign]
-            b = (lambda _: right) if sign == "is" else self._question(right)
-            return lambda name: combine(a(name), b(name))
-        value = _value(text)
-        return (lambda _: value) if isinstance(value, int) else self._measure(text)
+    def _value(self, expression: str, release: str) -> object:
+        """The value of a Python expression over the measures in a release."""
+        names = {name: partial(self._measured, name, release=release) for name in MEASURES}
+        return eval(expression, {"__builtins__": {}}, names)
 
-    def _measure(self, text: str) -> Measurement:
-        """A measure, its words and its options. Raises ValueError with what is valid."""
-        name, *parts = text.split()
-        if name not in MEASURES:
-            raise ValueError(f"unknown measure {name!r}; known: {', '.join(sorted(MEASURES))}")
-        words = tuple(_value(part) for part in parts if "=" not in part)
-        options = dict(part.split("=", 1) for part in parts if "=" in part)
-        script, fixed = options.pop("script", ""), options.pop("release", "")
+    def _measured(
+        self, name: str, *words: object, release: str, script: str = "", **options: Any
+    ) -> object:
+        """A measure, with the options that every one has: a release, a script, and rules."""
+        rules = {rule: _form(rule, options.pop(rule)) for rule in RULES if rule in options}
+        version = KafkaVersion.of(release)
         text = self._named(script) if script else self.scripts.get("", "")
-        forms = {key: _form(key, options.pop(key)) for key in RULES if key in options}
-        own = tuple((key, _value(value)) for key, value in options.items())
-        signature = inspect.signature(MEASURES[name])
-        try:
-            signature.bind(None, *words, **dict(own))
-        except TypeError as error:
-            raise ValueError(f"{name}: {error}; it takes {signature}") from None
-
-        def ask(release: str) -> object:
-            version = KafkaVersion.of(fixed or release)
-            version = version.with_(**forms) if forms else version
-            return _answer(name, Trial(fixed or release, version, text), words, own)
-
-        return ask
-
-
-@lru_cache(maxsize=2048)
-def _answer(name: str, trial: Trial, words: tuple[Any, ...], own: tuple[Any, ...]) -> object:
-    return MEASURES[name](trial, *words, **dict(own))
+        trial = Trial(release, version.with_(**rules) if rules else version, text)
+        return MEASURES[name](trial, *words, **options)
 
 
 _AMONG: dict[str, Callable[[list[tuple[KafkaVersion, bool]]], str]] = {
     "where": lambda holds: spans([(version.releases, is_so) for version, is_so in holds]),
     "first": lambda holds: next((version.name for version, is_so in holds if is_so), "never"),
 }
-_SIGNS: dict[str, Callable[[Any, Any], object]] = {
-    "is": lambda a, b: str(_plain(a)) == b,
-    "and": lambda a, b: f"{_plain(a)} and {_plain(b)}",
-    "<": lambda a, b: None not in (a, b) and a < b,
-    "=": lambda a, b: a == b,
-    "-": lambda a, b: None if None in (a, b) else a - b,
-}
 
 
-def _plain(answer: object) -> int | str:
-    """An answer as claims write it: a whole number, or words."""
-    if answer is None or isinstance(answer, bool):
-        return {True: "yes", False: "no", None: "never"}[answer]
-    if isinstance(answer, list):
-        return f"{min(answer)} to {max(answer)}"
-    return answer if isinstance(answer, int) else str(answer)
+def _plain(value: object) -> int | str:
+    """A value as claims write it: a whole number, or words."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return " and ".join(str(_plain(each)) for each in value)
+    if isinstance(value, list):
+        return f"{min(value)} to {max(value)}"
+    if value != value:
+        return "never"
+    return value if isinstance(value, int) else str(value)
 
 
 def _value(text: str) -> Answer:
@@ -260,15 +231,15 @@ def _value(text: str) -> Answer:
     return range(int(match[1]), int(match[2]) + 1) if match[2] else int(match[1])
 
 
-def _form(name: str, word: str) -> object:
-    """A rule switched by hand, from its word: true or false, a number, or the name of a form."""
-    form = getattr(GENERATIONS[0], name)
+def _form(rule: str, value: object) -> object:
+    """A rule switched by hand: a form by its name, or the value itself."""
+    form = getattr(GENERATIONS[0], rule)
     if not isinstance(form, Form):
-        return word == "true" if isinstance(form, bool) else _value(word)
+        return value
     forms = type(form).__members__
-    if word not in forms:
-        raise ValueError(f"{name} has no form {word!r}; known: {', '.join(forms)}")
-    return forms[word]
+    if value not in forms:
+        raise ValueError(f"{rule} has no form {value!r}; known: {', '.join(forms)}")
+    return forms[str(value)]
 
 
 def _releases(text: str | list[str]) -> list[tuple[str, str]]:

@@ -185,9 +185,18 @@ class KafkaVersion(Shared):
         return begun[-1]
 
     def with_(self, **choices: object) -> KafkaVersion:
-        """The generation with these rules (listed in its name); ValueError for unknown rules."""
+        """The generation with these rules (listed in its name), a form also by its own name.
+
+        Raises ValueError for an unknown rule or form.
+        """
         for rule in sorted(set(choices) - set(RULES)):
             raise ValueError(f"unknown rule {rule!r}; known: {', '.join(RULES)}")
+        for rule in [rule for rule, value in choices.items() if isinstance(value, str)]:
+            forms = getattr(type(getattr(self, rule)), "__members__", {})
+            if choices[rule] not in forms:
+                valid = f"known: {', '.join(forms)}"
+                raise ValueError(f"{rule} has no form {choices[rule]!r}; {valid}")
+            choices[rule] = forms[choices[rule]]
         switched = ", ".join(f"{k}={getattr(v, 'name', v)}" for k, v in choices.items())
         return replace(self, name=f"{self.name} ({switched})", **choices)  # type: ignore[arg-type]
 

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from unittest import mock
 
 from isrlab import fleet
 from isrlab.engine import rules
@@ -67,9 +68,7 @@ class Proposal(NamedTuple):
     @property
     def tried(self) -> KafkaVersion:
         """The release with the rule; its name shows the forms."""
-        forms = {r: type(getattr(self.base, r)) for r in self.choices}
-        return self.base.with_(**{rule: forms[rule][name] if isinstance(name, str) else name
-                                  for rule, name in self.choices.items()})  # fmt: skip
+        return self.base.with_(**self.choices)
 
 
 LISTED = tomllib.loads(RULES.read_text("utf-8"))
@@ -105,13 +104,8 @@ def own_rule(**functions: Callable[..., Any]) -> Iterator[None]:
         wanted = list(inspect.signature(known[name]).parameters)
         if list(inspect.signature(function).parameters) != wanted:
             raise ValueError(f"{name} takes ({', '.join(wanted)})")
-    try:
-        for name, function in functions.items():
-            setattr(rules, name, function)
+    with mock.patch.multiple(rules, **functions):
         yield
-    finally:
-        for name in functions:
-            setattr(rules, name, known[name])
 
 
 # Known results: scenarios, Kafka's own tests, and Kafka's own classes

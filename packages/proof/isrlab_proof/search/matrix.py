@@ -75,12 +75,10 @@ RELEASES = {name: KafkaVersion.of(name) for name in _READ["releases"]}
 
 def _with_rules(kind: str) -> dict[str, KafkaVersion]:
     """Columns whose names begin with a release, each with some of its rules switched by hand."""
-    columns = {}
-    for name, choices in _READ[kind].items():
-        base = KafkaVersion.of(base_of(name))
-        forms = {rule: type(getattr(base, rule))(form) for rule, form in choices.items()}
-        columns[name] = base.with_(**forms)
-    return columns
+    return {
+        name: KafkaVersion.of(base_of(name)).with_(**choices)
+        for name, choices in _READ[kind].items()
+    }
 
 
 def base_of(rules: str) -> str:

@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 
 import yaml
 
-from isrlab.engine.choices import Form
 from isrlab.engine.versions import GENERATIONS, RULES, KafkaVersion, release
 from isrlab.installed import DATA
 from isrlab.world import scenario
@@ -197,7 +196,7 @@ class Claim:
         self, name: str, *words: object, release: str, script: str = "", **options: Any
     ) -> object:
         """A measure, with the options that every one has: a release, a script, and rules."""
-        rules = {rule: _form(rule, options.pop(rule)) for rule in RULES if rule in options}
+        rules = {rule: options.pop(rule) for rule in RULES if rule in options}
         version = KafkaVersion.of(release)
         text = self._named(script) if script else self.scripts.get("", "")
         trial = Trial(release, version.with_(**rules) if rules else version, text)
@@ -229,17 +228,6 @@ def _value(text: str) -> Answer:
     if match is None:
         return text
     return range(int(match[1]), int(match[2]) + 1) if match[2] else int(match[1])
-
-
-def _form(rule: str, value: object) -> object:
-    """A rule switched by hand: a form by its name, or the value itself."""
-    form = getattr(GENERATIONS[0], rule)
-    if not isinstance(form, Form):
-        return value
-    forms = type(form).__members__
-    if value not in forms:
-        raise ValueError(f"{rule} has no form {value!r}; known: {', '.join(forms)}")
-    return forms[str(value)]
 
 
 def _releases(text: str | list[str]) -> list[tuple[str, str]]:

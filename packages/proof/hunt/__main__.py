@@ -69,9 +69,7 @@ def hunt(
     row = {"release": release, "level": "brokers" if "whole" in limits else "controller"}
     row |= {"seed": limits[0]}
     print(f"{release}: hunting{' with ' + ', '.join(repaired) if repaired else ''}", flush=True)
-    for what, *said in javac.lines(
-        javac.compiled(release, repaired), ["hunt", *limits], None, repaired
-    ):
+    for what, *said in javac.hunted(release, limits, repaired):
         if what == "progress":
             count, steps, took = int(said[0]), int(said[1]), float(said[2])
             row |= {"seconds": f"{took:.0f}", "schedules": f"{count}", "steps": f"{steps}"}
@@ -88,8 +86,7 @@ def hunt(
             print(f"{name}: {shown.broken}, after {shown.seconds:.1f} s, {shown.schedules}"
                   f" schedules{'' if shown.root == shown.broken else f' (first: {shown.root})'}"
                   f"\n    {shown.schedule}", flush=True)  # fmt: skip
-            (judged,) = engine.agreement(release, [shown.schedule], repaired)
-            print(f"    {judged}", flush=True)
+            print(f"    {engine.agreement(release, shown.schedule, repaired)}", flush=True)
     print(f"{release}: {rate}; {new} shapes of breaks that no kind explains")
     return row | {"kinds": f"{len(seen)}", "new": f"{new}"}
 
@@ -109,12 +106,11 @@ def play(releases: tuple[str, ...], what: str, repaired: tuple[str, ...]) -> int
     is_file = ";" not in what and Path(what).exists()
     if not is_file and ";" not in what:
         raise click.BadParameter(f"no kind, schedule or file {what!r}; kinds: {', '.join(known)}")
-    text = Path(what).read_text() if is_file else what + "\n"
+    text = Path(what).read_text() if is_file else what
     for release in releases:
         print(release)
-        path = javac.compiled(release, repaired)
-        for row in javac.lines(path, ["replay", "loud"], text, repaired):
-            print("\t".join(row))
+        for schedule in text.splitlines():
+            print(*map("\t".join, javac.replayed(release, schedule, repaired)), sep="\n")
     return 0
 
 
@@ -123,11 +119,7 @@ def played(
 ) -> dict[str, bool]:
     """For each kind that this release can play: whether its schedule breaks its promise."""
     chosen = [kind for kind in known.values() if javac.is_whole(release) or not kind.is_whole]
-    path = javac.compiled(release, repaired)
-    text = "".join(kind.schedule + "\n" for kind in chosen)
-    rows = [row for row in javac.lines(path, ["replay"], text, repaired) if row[0] == "replayed"]
-    pairs = zip(chosen, rows, strict=True)
-    return {kind.name: kind.broken in [x.strip() for x in row[1:]] for kind, row in pairs}
+    return {x.name: x.broken in javac.broken(release, x.schedule, repaired) for x in chosen}
 
 
 def compare(
@@ -139,17 +131,15 @@ def compare(
     except UNREACHABLE as reason:
         print(f"{release}: not hunted: {reason}")
         return 0
-    there = [known[name].schedule for name in broken]
-    judged = dict(zip(broken, engine.agreement(release, there, repaired), strict=True))
     differing = 0
     for name, is_broken in broken.items():
         is_other = not repaired and is_broken != (release in known[name].releases)
         is_other &= release in javac.RELEASES  # nothing is stored of others
         differing += is_other
         shown = f"breaks {known[name].broken}" if is_broken else "holds"
-        print(
-            f"{release} {name:28} {shown}{'   NOT AS STORED' if is_other else ''}; {judged[name]}"
-        )
+        shown += "   NOT AS STORED" * is_other
+        judged = engine.agreement(release, known[name].schedule, repaired)
+        print(f"{release} {name:28} {shown}; {judged}")
     return differing
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from hunt import javac, kinds
@@ -57,22 +56,16 @@ def _shown(leader: int, epoch: int, *sets: object) -> str:
     return f"{leader}/{epoch} " + " ".join(",".join(map(str, x)) or "-" for x in texts)
 
 
-def kafka(
-    release: str, schedules: list[str], repaired: tuple[str, ...] = ()
-) -> Iterator[list[str]]:
-    """For each schedule, the states of Kafka's controller after each action, until it fails."""
-    path = javac.compiled(release, repaired)
-    text = "".join(schedule + "\n" for schedule in schedules)
+def kafka(release: str, schedule: str, repaired: tuple[str, ...] = ()) -> list[str]:
+    """The states of Kafka's controller after each action, until it fails."""
     states: list[str] = []
-    for what, *_ in javac.lines(path, ["replay", "loud"], text, repaired):
-        if what == "replayed":
-            yield states[: states.index(FAILED) + 1] if FAILED in states else states
-            states = []
-        elif re.match(r"    BROKEN ANSWERED \w+(Exception|Error):", what):
-            states[-1] = FAILED
-        elif re.match(r"  [a-z]", what):
+    for what, *_ in javac.replayed(release, schedule, repaired):
+        if re.match(r"    BROKEN ANSWERED \w+(Exception|Error):", what):
+            return [*states[:-1], FAILED]
+        if re.match(r"  [a-z]", what):
             found = PARTITION.finditer(what)
             states.append("; ".join(_shown(int(x[3]), int(x[4]), *x.groups()[4:]) for x in found))
+    return states
 
 
 def played(release: str, schedule: str, **rules: object) -> list[str]:
@@ -82,24 +75,18 @@ def played(release: str, schedule: str, **rules: object) -> list[str]:
     return [player.shown(), *(player.play(action) for action in actions)]
 
 
-def agreement(release: str, schedules: list[str], repaired: tuple[str, ...] = ()) -> list[str]:
-    """For each schedule, in a few words: whether the engine stores the same states as Kafka."""
-    ours: dict[str, list[str]] = {}
-    said = {}
-    for schedule in schedules:
-        try:
-            ours[schedule] = played(release, schedule)
-        except UnplayableError as why:
-            said[schedule] = f"the engine has no {why}"
-    for schedule, theirs in zip(ours, kafka(release, [*ours], repaired), strict=True):
-        steps = zip(schedule.split("; "), ours[schedule], theirs, strict=False)
-        different = (
-            f"THE ENGINE DIFFERS after {action}: it has {own}, Kafka {their}"
-            for action, own, their in steps
-            if own != their
-        )
-        said[schedule] = next(different, "the engine agrees")
-    return [said[schedule] for schedule in schedules]
+def agreement(release: str, schedule: str, repaired: tuple[str, ...] = ()) -> str:
+    """In a few words: whether the engine stores the same states as Kafka."""
+    try:
+        ours = played(release, schedule)
+    except UnplayableError as why:
+        return f"the engine has no {why}"
+    for action, own, their in zip(
+        schedule.split("; "), ours, kafka(release, schedule, repaired), strict=False
+    ):
+        if own != their:
+            return f"THE ENGINE DIFFERS after {action}: it has {own}, Kafka {their}"
+    return "the engine agrees"
 
 
 def stored() -> list[tuple[str, str, list[str]]]:
@@ -116,7 +103,7 @@ def store() -> None:
         for kind in kinds.stored().values():
             with contextlib.suppress(UnplayableError):
                 played(kind.releases[-1], kind.schedule)
-                (states,) = kafka(kind.releases[-1], [kind.schedule])
+                states = kafka(kind.releases[-1], kind.schedule)
                 out.writerow((kind.name, kind.releases[-1], " | ".join(states)))
 
 

@@ -23,6 +23,7 @@ LOGGING = ("slf4j-log4j", "log4j-slf4j", "reload4j", "logback")  # without these
 QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 SCALA = [("org.scala-lang", "scala-compiler", "2.13.18", "")]
 MAIN = "org.apache.kafka.controller.Hunt"
+WAITING: dict[tuple[str, tuple[str, ...]], subprocess.Popen[str]] = {}  # by release and repairs
 
 
 class NoCompilerError(Exception):
@@ -83,38 +84,54 @@ def compiler(ending: str) -> list[str]:
 
 def broken(release: str, schedule: str, repaired: tuple[str, ...] = ()) -> list[str]:
     """The promises that a schedule breaks on a release, in the order of the breaks."""
-    path = compiled(release, repaired)
-    for row in lines(path, ["replay"], schedule + "\n", repaired):
+    return [text.strip() for text in replayed(release, schedule, repaired)[-1][1:] if text]
+
+
+def replayed(release: str, schedule: str, repaired: tuple[str, ...] = ()) -> list[list[str]]:
+    """The rows that the replay of a schedule prints, up to the one that is called `replayed`.
+
+    The processes of the last sixteen releases and repairs wait for the next schedule.
+    """
+    key = release, repaired
+    process = WAITING[key] = WAITING.pop(key, None) or started(*key, ["replay", "loud"])
+    for old in [*WAITING][:-16]:
+        WAITING.pop(old).communicate()  # ends with its input
+    print(schedule, file=process.stdin, flush=True)
+    found: list[list[str]] = []
+    for row in rows(process):
+        found.append(row)
         if row[0] == "replayed":
-            return [text.strip() for text in row[1:] if text]
+            return found
     raise RuntimeError(f"{release} did not play {schedule}")
 
 
-def lines(
-    path: str, arguments: list[str], text: str | None = None, repaired: tuple[str, ...] = (),
-    is_patient: bool = False,
-) -> Iterator[list[str]]:  # fmt: skip
-    """Runs the hunt and gives its rows, which are separated by tabs, as they come.
+def hunted(
+    release: str, limits: list[str], repaired: tuple[str, ...] = (), is_patient: bool = False
+) -> Iterator[list[str]]:
+    """Runs a hunt. A patient one also shows breaks that have all the actions of one before."""
+    patient = ["-Dpatient=true"] * is_patient
+    process = started(release, repaired, ["hunt", *limits], patient)
+    try:
+        yield from rows(process)
+    finally:
+        process.kill()  # the caller may have seen enough
 
-    A patient hunt also shows a break whose schedule has all the actions of one shown before.
-    """
+
+def started(
+    release: str, repaired: tuple[str, ...], arguments: list[str], more: list[str] | None = None
+) -> subprocess.Popen[str]:
     is_kept = str(repairs.RACE in repaired).lower()
-    options = [*QUICK, f"-Drepaired={is_kept}", "-Xmx1g"]
-    options += ["-Dpatient=true"] * is_patient
-    command = ["java", *options, "-cp", path, MAIN, *arguments]
-    with subprocess.Popen(
-        [*(["nice"] if os.name == "posix" else []), *command],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        assert process.stdin and process.stdout and process.stderr
-        process.stdin.write(text or "")
-        process.stdin.close()
-        try:
-            for line in process.stdout:
-                yield line.rstrip("\n").split("\t")
-        except GeneratorExit:  # the caller has seen enough
-            process.kill()
-            raise
-        errors = [x for x in process.stderr.read().splitlines() if not x.startswith("SLF4J")]
-    if process.returncode:
+    options = [*QUICK, f"-Drepaired={is_kept}", "-Xmx1g", *(more or [])]
+    command = ["java", *options, "-cp", compiled(release, repaired), MAIN, *arguments]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen(["nice"] * (os.name == "posix") + command, text=True, **pipes)
+
+
+def rows(process: subprocess.Popen[str]) -> Iterator[list[str]]:
+    """The rows of a hunt, which are separated by tabs, as they come."""
+    assert process.stdout and process.stderr
+    for line in process.stdout:
+        yield line.rstrip("\n").split("\t")
+    errors = [x for x in process.stderr.read().splitlines() if not x.startswith("SLF4J")]
+    if process.wait():
         raise RuntimeError("the hunt ended with an error: " + "\n".join(errors[:12]))

@@ -75,7 +75,7 @@ def hunted(bugs: list[Bug], seed: int, seconds: float) -> list[dict[str, object]
         | {"bug": bug.name, "kind": bug.kind, "release": bug.release, "level": level, "seed": seed}
         for bug in bugs
     }
-    breaks = javac.lines(javac.compiled(bugs[0].release), ["hunt", *limits], is_patient=True)
+    breaks = javac.hunted(bugs[0].release, limits, is_patient=True)
     for row in breaks:
         if row[0] != "break":
             continue

@@ -23,10 +23,9 @@ FILE = kinds.FILE.with_name("wrong.csv")
 def noticed(patch: str, seconds: float, seed: int = 1) -> dict[str, str]:
     """The first break of the patch's promise that no kind explains, as a row."""
     promise, known, is_known = WRONG[patch]["promise"], kinds.stored(), set[str]()
-    path = javac.compiled(RELEASE, (patch,))
-    level = ["hunt", str(seed), str(seconds), str(10**12)]
+    limits = [str(seed), str(seconds), str(10**12)]
     row = {"patch": patch, "promise": promise, "seconds": "", "looks_like": "", "schedule": ""}
-    for what, *said in javac.lines(path, level, None, (patch,), is_patient=True):
+    for what, *said in javac.hunted(RELEASE, limits, (patch,), is_patient=True):
         if what != "break" or not said[0].startswith(promise):
             continue
         shown = kinds.Break.of(said)

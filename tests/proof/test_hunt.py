@@ -75,10 +75,10 @@ def test_a_kind_explains_nothing_in_other_releases():
     assert explained(ROW, "4.5.0", classes(["index_of_cleared_elr"]))[0] == []
 
 
-def test_a_kind_without_a_repair_has_a_shape():
+def test_a_kind_without_a_repair_has_a_shape_and_explains_no_consequence():
     assert [kind.name for kind in KINDS.values() if not kind.repair and not kind.shape] == []
-    other = [*UNCLEAN[:5], "cluster; create t0 min=1 unclean=0 1"]
-    assert explained(other, "3.8.1", classes()) == ([], [])
+    assert explained([*UNCLEAN[:5], "cluster; create t0 unclean=0"], "3.8.1", classes()) == ([], [])
+    assert explained(["X", *UNCLEAN[1:]], "3.8.1", classes()) == ([], ["unclean_leader_ignored"])
 
 
 # Wrong patches whose promise no schedule of 40 s broke.

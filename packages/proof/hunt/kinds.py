@@ -2,7 +2,8 @@
 
 A kind explains a break only if all of this holds: the release is one in which the kind was seen;
 the break begins with one of its promises; the schedule has the kind's shape; and with the kind's
-repair the schedule no longer breaks the promise. A release without sources cannot be repaired:
+repair the schedule no longer breaks the promise. A kind without one explains no consequence of
+its promises' breaks. A release without sources cannot be repaired:
 there the same schedule must break the same promise in the nearest release with sources, and the
 repair must silence it there. Everything else is new, however much it looks like a kind.
 """
@@ -90,7 +91,8 @@ def of(
     alike = [kind for kind in kinds.values() if kind.is_like(shown)]
     alike = [kind for kind in alike if kind.schedule == shown.schedule] or alike
     there = [kind for kind in alike if release in (*kind.releases, *kind.also)]
-    names = [x.name for x in there if not x.repair or is_silenced(release, shown, x.repair, broken)]
+    names = [x.name for x in there if (is_silenced(release, shown, x.repair, broken) if x.repair
+             else shown.broken in x.roots)]  # fmt: skip
     return names, [kind.name for kind in alike if kind.name not in names]
 
 

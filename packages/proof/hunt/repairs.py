@@ -122,7 +122,15 @@ REPAIRS: dict[str, list[Edit]] = {
              rf"(, records,\s*brokersTo{index})", r"\1brokerId\2")
         for index in ("Isrs", "Elrs")
     ],
+    "last_member_is_last_leader": [
+        Edit(BUILDER, r"(void maybeUpdateLastKnownLeader\([^;]*return;)",
+             r"\1 if (partition.leader == NO_LEADER && record.leader() < 0 && targetIsr.isEmpty()\n"
+             r"  && partition.isr.length == 1)\n"
+             r"  { record.setLastKnownElr(List.of(partition.isr[0])); return; }"),
+    ],
     "elr_kept_while_off": [
+        Edit(BUILDER, r"(private boolean canElectLast\w+\(\) \{\s*if \()!elig\w+ \|\|",
+             r"void electsLastKnownWhileOff() { } \1"),
         Edit(BUILDER, r"if \(!isCleanLeaderElection \|\| !eligibleLeaderReplicasEnabled\)",
              "if (!isCleanLeaderElection)"),
     ],

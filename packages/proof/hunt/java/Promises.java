@@ -43,9 +43,10 @@ final class Promises {
         indices();
     }
 
-    /** The last known leader may be elected while ELR is on. */
-    private int[] lastKnown(PartitionRegistration state) {
-        return w.kafka.isElr() ? Late.field(state, "lastKnownElr", NONE) : NONE;
+    /** The last known leader may be elected while ELR is on; always, if a repair added this method. */
+    private boolean knowsLastLeader(PartitionRegistration state) {
+        boolean isElected = w.kafka.isElr() || Late.has(PartitionChangeBuilder.class, "electsLastKnownWhileOff");
+        return isElected && Arrays.stream(Late.field(state, "lastKnownElr", NONE)).anyMatch(b -> b >= 0);
     }
 
     private void partition(World.Slot slot) {
@@ -53,17 +54,19 @@ final class Promises {
         int[] elr = slot.elr;
         if (state.leader >= 0) leader(slot);
         else if (canLead(slot)) w.broken(Promise.LEADER_COMES, "");
-        else if (state.isr.length + elr.length + lastKnown(state).length == 0) {
+        else if (state.isr.length + elr.length == 0 && !knowsLastLeader(state)) {
             w.broken(Promise.ONE_ELIGIBLE, w.kafka.isElr() ? "" : "while ELR is off");
         }
+        boolean isElr = w.kafka.isElr();
+        if (state.leader >= 0 || isElr && !Arrays.equals(state.isr, slot.kept)) slot.kept = null;
+        else if (!isElr) slot.kept = state.isr;
+        boolean isActive = state.isr.length > 1 || isElr && slot.kept == null; // each member has to be
         for (int b : state.isr) {
             if (!World.holds(state.replicas, b)) w.broken(Promise.ISR_OF_REPLICAS, "");
             if (World.holds(elr, b)) w.broken(Promise.ISR_OR_ELR, "");
             if (!w.kafka.brokers().containsKey(b)) {
-                if (state.isr.length > 1 || w.kafka.isElr()) w.broken(Promise.ELR_REGISTERED, "ISR");
-            } else if (!w.kafka.cluster.isActive(b) && (state.isr.length > 1 || w.kafka.isElr())) {
-                w.broken(Promise.ISR_ACTIVE, "");
-            }
+                if (isActive) w.broken(Promise.ELR_REGISTERED, "ISR");
+            } else if (isActive && !w.kafka.cluster.isActive(b)) w.broken(Promise.ISR_ACTIVE, "");
             if (isStale(slot, b)) w.broken(Promise.ISR_HAS_ALL, "");
         }
         for (int b : elr) {

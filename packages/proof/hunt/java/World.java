@@ -23,6 +23,7 @@ final class World {
         int[] elr; // of this state, and the directories of its replicas; empty in releases without them
         List<Uuid> directories;
         PartitionRegistration previous;
+        int[] kept; // its ISR without a leader from before ELR was switched on, until that ISR changes
         long acked;
         final long[] has = new long[count + 1];
         final boolean[] wiped = new boolean[count + 1]; // lost its log with the power, and has not been in sync since

@@ -6,8 +6,6 @@ the engine, the scenarios and the search call the rules by their module, so all 
 compiled kernel of the fleet supports only some switches (`cost`).
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys
@@ -104,7 +102,7 @@ def own_rule(**functions: Callable[..., Any]) -> Iterator[None]:
         wanted = list(inspect.signature(known[name]).parameters)
         if list(inspect.signature(function).parameters) != wanted:
             raise ValueError(f"{name} takes ({', '.join(wanted)})")
-    with mock.patch.multiple(rules, **functions):
+    with mock.patch.dict(vars(rules), functions):
         yield
 
 

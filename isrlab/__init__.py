@@ -36,8 +36,6 @@ Measure it
   spark           a Spark session: spark.session()
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pkgutil import resolve_name
 from typing import Any

@@ -3,8 +3,6 @@
 Each distribution brings its commands as entry points of the group `isrlab.commands`.
 """
 
-from __future__ import annotations
-
 import io
 import sys
 from functools import cache

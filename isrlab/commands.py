@@ -3,8 +3,6 @@
 Libraries are imported by the command that needs them, so that help is quick and works without Java.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections import Counter

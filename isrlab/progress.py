@@ -5,8 +5,6 @@ end, so that stored notebooks do not keep it. (They would keep the bar of tqdm, 
 `leave=False`.) Elsewhere nothing is shown, unless the work asks for lines in a log.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable, Iterator

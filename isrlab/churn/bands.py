@@ -1,7 +1,5 @@
 """The scatter of seeds: means of several runs, with intervals for the true mean."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -6,8 +6,6 @@ network time. A fleet counts produces by latency class, in rows of kind `latency
 the lower bound of its class (exact below 16 ms, above that eight classes for each doubling).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, Window

@@ -13,8 +13,6 @@ simulations, and the histories of real logs (`logs.history`). Two rules, like th
 After a row `unknown`, a partition's ISR is not known until the next one is stored.
 """
 
-from __future__ import annotations
-
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 

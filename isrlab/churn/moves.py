@@ -4,8 +4,6 @@ A *move* is one replica that leaves or joins the stored ISR of one partition. Qu
 replicas, rather than sizes of ISRs, build on `moves`.
 """
 
-from __future__ import annotations
-
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 

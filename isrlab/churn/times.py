@@ -4,8 +4,6 @@ Kafka's gauges (UnderReplicatedPartitions, UnderMinIsrPartitionCount) count part
 these are their integrals over time, in milliseconds.
 """
 
-from __future__ import annotations
-
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 

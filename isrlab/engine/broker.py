@@ -5,8 +5,6 @@ broker asks to be handed back (`After`). A message that cannot occur raises and 
 that is merely late (an answer to an old request, a timer of a lost leadership) changes nothing.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ The compiled kernel identifies a form by its number; the label describes it wher
 a release changed.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Self
 

@@ -17,8 +17,6 @@ Left out: several controllers, and in KRaft the pause between registration and u
 Source: KafkaController.scala (0.8.2-3.9), ReplicationControlManager.java (KRaft).
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

@@ -17,8 +17,6 @@ not beyond the leader's end.
 Source: Abstract/ReplicaFetcherThread.scala; makeFollower in Partition.scala.
 """
 
-from __future__ import annotations
-
 from isrlab.engine import messages as m
 from isrlab.engine import rules
 from isrlab.engine.choices import FollowAgain, Truncation

@@ -9,8 +9,6 @@ Source: maybeIncrementLeaderHW, checkEnoughReplicasReachOffset (Partition.scala)
 DelayedFetch.scala.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from isrlab.engine import messages as m

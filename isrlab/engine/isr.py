@@ -12,8 +12,6 @@ Source: maybeShrinkIsr, maybeExpandIsr, submitAlterPartition (Partition.scala),
 AlterPartitionManager.
 """
 
-from __future__ import annotations
-
 from isrlab.engine import messages as m
 from isrlab.engine import model, rules
 from isrlab.engine.choices import AfterIsrError, AfterShrink, IsrWrite

@@ -18,8 +18,6 @@ Source: PartitionChangeBuilder.java, trunk of 2024-10-25, lines 215-320 and 400-
 whether the last known leader is alive is the one corrected by KAFKA-19522.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from isrlab.engine import rules

@@ -11,8 +11,6 @@ Left out: quotas, tiered storage.
 Source: Partition.scala and ReplicaManager.scala at the tags of `versions.py`.
 """
 
-from __future__ import annotations
-
 from isrlab.engine import messages as m
 from isrlab.engine import model, rules
 from isrlab.engine.choices import ClockReset, EpochEntry, LagClock

@@ -4,8 +4,6 @@ Each is a small frozen record. Everything that Kafka schedules (the isr-expirati
 checkpoint, a request's timeout) is a message from a broker to itself, so no code reads a clock.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from isrlab.engine.frozen import Frozen

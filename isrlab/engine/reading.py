@@ -7,8 +7,6 @@ Source: fetchRecords and readRecords, Partition.scala 3.7.1:1425-1560; fetchMess
 ReplicaManager.scala 0.10.2.2:542-570.
 """
 
-from __future__ import annotations
-
 from isrlab.engine import messages as m
 from isrlab.engine import rules
 from isrlab.engine.model import RECORD_BYTES, Broker, Leader

@@ -13,8 +13,6 @@ Source lines name the file and tag in the apache/kafka repository, with P = Part
 R = Replica.scala, RM = ReplicaManager.scala, RFT/AFT = Replica/AbstractFetcherThread.scala.
 """
 
-from __future__ import annotations
-
 from isrlab.engine.choices import (
     ClockReset,
     Eligibility,

@@ -5,8 +5,6 @@ is wrong. Some release or fault breaks each of the last three; only a bug in the
 others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice

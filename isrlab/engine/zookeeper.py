@@ -14,8 +14,6 @@ Source: PartitionLeaderSelector.scala 0.8.2.2:49-98, Election.scala 2.7.2, Repli
 0.10.2.2:239-262, KafkaController.scala 0.10.2.2:571-624, 839-880 and 1063-1095, 2.5.1:561-623.
 """
 
-from __future__ import annotations
-
 from isrlab.engine.frozen import replace
 from isrlab.engine.model import NO_LEADER
 from isrlab.engine.partition import Controller

@@ -16,8 +16,6 @@ After a row `unknown` a partition's ISR is not known until the next one is store
 Times are milliseconds on the clock of the table. With `end_ms`, what happens later does not count.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

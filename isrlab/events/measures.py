@@ -1,7 +1,5 @@
 """Measures of an events table whose rows share one clock: the cost of a fleet or a scenario."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections import Counter

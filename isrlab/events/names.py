@@ -4,8 +4,6 @@ They are apart from the schema so that code which needs only names imports no Ar
 log lines also runs in a browser, where there is none.
 """
 
-from __future__ import annotations
-
 from importlib.resources import files
 
 COLUMNS: tuple[str, ...] = (

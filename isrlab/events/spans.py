@@ -3,8 +3,6 @@
 Three operations: the union, its length, and the parts within another interval.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import TypeAlias
 

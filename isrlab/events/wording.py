@@ -1,7 +1,5 @@
 """Durations, counts and untrusted text, as the whole package prints them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 _UNITS = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))

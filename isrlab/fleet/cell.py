@@ -1,7 +1,5 @@
 """One cell from its settings to its rows: load, threads, and the kernel run in windows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 

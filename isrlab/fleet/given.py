@@ -5,8 +5,6 @@ latency 3 40-60.5 250" are seconds since the start, and the latency is in ms; su
 to random ones, and overlapping pauses merge.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import NamedTuple

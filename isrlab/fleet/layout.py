@@ -4,8 +4,6 @@ Brokers, from 1 on, have no racks; without `assigned`, partition 0 has broker 1 
 Source: AbstractFetcherManager.getFetcherId 0.8.2.2 (hash of topic and partition).
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

@@ -15,8 +15,6 @@ memory and does not change the draws. A trace (recorded/) is an input, not a dra
 Left out: weekends, keys that move.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import numpy as np

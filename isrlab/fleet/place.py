@@ -10,8 +10,6 @@ kraft      StripedReplicaPlacer.RackList 3.9.0; no broker is fenced. The first n
 `racks` has the name of each broker's rack, "" if it has none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count, zip_longest
 

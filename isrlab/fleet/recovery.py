@@ -8,8 +8,6 @@ that was caught up within the lag limit (`rules.holds_back_high_watermark`). So 
 missing records fit into one response, shortly before it is caught up.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from isrlab.fleet import load

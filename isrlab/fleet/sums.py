@@ -1,7 +1,5 @@
 """Costs for producers and operators of fleets: sums of runs, quantiles of waits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

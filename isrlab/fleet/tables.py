@@ -13,8 +13,6 @@ changes immediately. Source: `rules.announces_isr_change`. The task is assumed t
 of its period. Left out: the time a broker takes to process the notification.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import numpy as np

@@ -9,8 +9,6 @@ after its eviction no write waits for it, but a copy is missing. `replica.lag.ti
 when the eviction comes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -8,8 +8,6 @@ only when it is complete. Pages contain everything they show; their content secu
 the browser to load anything, or to run any script but isrlab's own three.
 """
 
-from __future__ import annotations
-
 import base64
 import copy
 import hashlib

@@ -7,8 +7,6 @@ in its comment. A value is text until the type of the default determines how to 
 evaluated.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import io

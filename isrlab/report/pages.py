@@ -4,8 +4,6 @@ A link to a notebook such as `[...](07_data_loss.ipynb#The-rule)` leads to the n
 soon as there is one; until then it is plain text.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -7,8 +7,6 @@ interrupt therefore loses only the runs in progress, and `resume` skips those th
 whose notebook, parameters, data and package are unchanged.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -5,8 +5,6 @@ request that waits; what a span's state means is in the legend. An ISR is `isr_r
 `isrlab.events.exact`, so a scenario, a fleet and a real incident look the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The colours of every figure, and nothing else, because pages without matplotlib use them."""
 
-from __future__ import annotations
-
 # Each family has its own colours, which a colour-blind reader can tell apart: brokers have those of
 # Okabe and Ito, states muted ones, series Paul Tol's, versions `GENERATIONS`. Vermilion marks
 # losses, absences and false alarms, and a formula beside measurements.

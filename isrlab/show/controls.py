@@ -4,8 +4,6 @@ With a kernel, JupyterLab shows the widget. The same output has a player (`show/
 when the cell ran, for pages, stored notebooks and front ends without widgets.
 """
 
-from __future__ import annotations
-
 import base64
 import html
 import io

@@ -1,7 +1,5 @@
 """A table with a word in each field: the outcome of a schedule (row) in a version (column)."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping
 

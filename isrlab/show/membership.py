@@ -1,7 +1,5 @@
 """One follower in and out of the stored ISR: a row for each run, for its last replica."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

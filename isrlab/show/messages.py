@@ -1,7 +1,5 @@
 """Messages between machines: arrows between lanes, time downwards, not to scale."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise

@@ -4,8 +4,6 @@
 numbers in its samples. Times are in s since the start.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise

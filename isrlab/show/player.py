@@ -6,8 +6,6 @@ and text and sets pictures. A report's page allows the browser to run only this 
 Without scripts there is one picture, and a list that opens with the others.
 """
 
-from __future__ import annotations
-
 import base64
 import html
 import io

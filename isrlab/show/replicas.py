@@ -1,8 +1,6 @@
 """The logs of all replicas at one moment, and a scenario block by block, alone or next to the state
 of real brokers after the same blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 

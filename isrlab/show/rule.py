@@ -1,7 +1,5 @@
 """The source of a rule: a notebook shows the exact lines that decide."""
 
-from __future__ import annotations
-
 import inspect
 import textwrap
 from collections.abc import Callable

@@ -7,8 +7,6 @@ escaped: matplotlib would read a dollar sign as mathematics.
 """
 
 # ruff: noqa: F405
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path

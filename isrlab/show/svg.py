@@ -4,8 +4,6 @@ Only Python: a page in a browser draws with it, too. Text from scripts and logs 
 are in pixels; the widths of texts are estimates for DejaVu Sans.
 """
 
-from __future__ import annotations
-
 import textwrap
 from base64 import b64encode
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Tables for notebooks: every cell escaped, moments as UTC time, a limited number of rows."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Mapping, Sequence

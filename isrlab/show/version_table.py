@@ -3,8 +3,6 @@
 Generated from `KafkaVersion` alone, so it cannot differ from the engine.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from isrlab.engine import versions

@@ -4,8 +4,6 @@ A line that delivers or drops a message can be played in every version: if no me
 on its link, the line does nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from itertools import combinations
 from typing import NamedTuple

@@ -5,8 +5,6 @@ literal; `A|B` is a choice, `[A]` is optional, `A..` repeats. A wrong line raise
 says what would be valid.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields

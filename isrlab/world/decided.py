@@ -8,8 +8,6 @@ by the seed, the step and its own number, so the rows do not depend on how the w
 Limit: the share holds only for its mix of faults, so a curve carries its mix.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections import ChainMap

@@ -5,8 +5,6 @@ a copy of the run of the step before. A line that a version cannot play only lea
 problem.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field

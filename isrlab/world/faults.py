@@ -5,8 +5,6 @@ wrote; a power failure loses what the operating system had not flushed. The cont
 dead, paused or unreachable broker when its session expires, not before.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 from isrlab.engine import controller as controller_machine

@@ -1,7 +1,5 @@
 """The parts of a run: messages in flight, the state after each step, events, the outcome."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any

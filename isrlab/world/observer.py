@@ -5,8 +5,6 @@ Events of brokers come from their own steps, and events of the stored state from
 safety properties are checked after every step that changes a broker.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from isrlab.engine import messages as m

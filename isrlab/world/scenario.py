@@ -17,8 +17,6 @@ paragraph of comments above a block, one sentence of at most 140 characters, is 
 pictures, wherever the block prints what the file says (`words.caption`).
 """
 
-from __future__ import annotations
-
 from itertools import groupby
 
 from isrlab.engine.versions import GENERATIONS, KafkaVersion

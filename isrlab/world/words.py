@@ -1,7 +1,5 @@
 """Messages, events and brokers as text: one line each, the same in every output."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby

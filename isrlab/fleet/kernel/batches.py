@@ -6,8 +6,6 @@ when a record no longer fits, or `linger.ms` after its first record. Source: Rec
 of memory, several producers for one partition.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

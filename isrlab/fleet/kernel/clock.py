@@ -29,8 +29,6 @@ cycles are a little too regular: do not trust latencies below ten milliseconds. 
 membership, decided in seconds.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from isrlab.fleet.kernel import link, log, membership

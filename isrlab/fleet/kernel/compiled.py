@@ -14,8 +14,6 @@ from the end, and numba's test for that at every access is a quarter of the kern
 package's functions no index is negative (NUMBA_BOUNDSCHECK=1 refuses one), so it is left out there.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -17,8 +17,6 @@ Left out: a follower's link for all its leaders together, because cells are inde
 links in a row, any of which could be the bottleneck.
 """
 
-from __future__ import annotations
-
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.compiled import compiled
 

@@ -11,8 +11,6 @@ ended. The records of a timed-out produce stay in the log, and it is not sent ag
 would resend it; since 3.0 the log by default rejects the duplicate).
 """
 
-from __future__ import annotations
-
 from isrlab.engine import rules
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.compiled import compiled, inlined, merged

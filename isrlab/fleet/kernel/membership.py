@@ -4,8 +4,6 @@ The rules are those of `engine/rules.py`, compiled; this module does only the bo
 them, on the arrays of `state.State`.
 """
 
-from __future__ import annotations
-
 from isrlab.engine import rules
 from isrlab.engine.choices import AfterShrink, ClockReset, LagClock
 from isrlab.fleet.kernel import log, resting

@@ -8,8 +8,6 @@ the thread stores this time once for all its partitions.
 the follower's clocks before anything else happens to it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from isrlab.engine.choices import HighWatermarkSet

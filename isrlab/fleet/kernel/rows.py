@@ -3,8 +3,6 @@
 `_has_room` in clock.py has made sure that there are enough rows.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from isrlab.fleet.kernel import state as s

@@ -10,8 +10,6 @@ over slots, and the leader is always in its own ISR, so it has no bit. A *thread
 The tuples hold numpy arrays and numbers only, so numba compiles functions that take them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 

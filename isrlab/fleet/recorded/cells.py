@@ -9,8 +9,6 @@ bytes it is `record_bytes`. The settings of random loads do not apply. Left out:
 react to a different cluster.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import io

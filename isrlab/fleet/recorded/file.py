@@ -13,8 +13,6 @@ row and the number of others. Only blank lines are skipped. The whole file is in
 each column; only if it cannot read a value does pandas, which is slower, find out which one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shlex
 import tempfile

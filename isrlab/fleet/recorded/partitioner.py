@@ -4,8 +4,6 @@ Source: org.apache.kafka.clients.producer.internals.BuiltInPartitioner.partition
 later, DefaultPartitioner before), with the 32-bit murmur2 of org.apache.kafka.common.utils.Utils.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray

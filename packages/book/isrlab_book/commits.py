@@ -11,8 +11,6 @@ That follower (of several, the one with the highest position) held the record ba
 Left out: records that were not committed within the log lines, or appended before the first line.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any, NamedTuple

@@ -20,8 +20,6 @@ A file of `data/exercises` has sections, each begun by its name in brackets:
 All but `ask`, `goals`, `hint` and `solution` may be missing. The goals of a fleet are numbers.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property

@@ -1,7 +1,5 @@
 """A table as SVG: in each field a text, and a colour that has a meaning."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from isrlab.show.colours import GREY, INK

@@ -8,8 +8,6 @@ yields for each decision where it was, the rule's arguments, and what the engine
 are chosen so that every mistake in `tests/book/test_lesson.py` is found.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The commands for who runs Kafka: `isrlab check` and `isrlab logs`."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command for who changes the protocol: `isrlab search`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -158,7 +158,7 @@ class Evaluated:
         except Exception:
             return None
 
-    def wrong(self, node: ast.AST, kind: str) -> Iterator[ast.AST]:
+    def wrong(self, node: ast.AST, kind: type) -> Iterator[ast.AST]:
         """Wrong versions of one expression or statement of a function that returns this kind."""
         match node:
             case ast.Compare(left, [is_so], [right]):
@@ -178,7 +178,7 @@ class Evaluated:
                 yield from (yes, no)
             case ast.If(_, yes, no):
                 yield from (ast.If(ast.Constant(is_so), yes, no) for is_so in (True, False))
-            case ast.Return(ast.expr() as value) if kind == "int":
+            case ast.Return(ast.expr() as value) if kind is int:
                 one = ast.Constant(1)
                 yield from (ast.Return(ast.BinOp(value, by(), one)) for by in (ast.Add, ast.Sub))
             case ast.Return(ast.expr()) if kind == "bool":

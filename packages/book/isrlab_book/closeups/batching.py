@@ -12,8 +12,6 @@ Source: AlterIsrManager.scala 2.7.2:65-215, 2.8.2:131-277, 3.1.2:130-295;
 AlterPartitionManager.scala 3.7.1:155-380.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from operator import itemgetter
 from typing import NamedTuple

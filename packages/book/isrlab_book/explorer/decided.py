@@ -1,7 +1,5 @@
 """How likely a promise is to break after each step of a story, as SVG: a page has no matplotlib."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Explanations of the scenario language's commands and of their words, from `explained.txt`."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ the pictures have been sent, so that a click does not wait for it. Without a ker
 takes the widget's place: a storyboard with a picture of each step, and the outcome in each version.
 """
 
-from __future__ import annotations
-
 import html
 from collections.abc import Sequence
 from pathlib import Path

@@ -6,8 +6,6 @@ back to `heed`. A widget (`explorer`) and a page without a kernel (`isrlab_book.
 in the transport. Nothing here needs matplotlib, so it runs in a browser.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

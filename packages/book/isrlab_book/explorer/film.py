@@ -5,8 +5,6 @@ as in an image. If a page has the numbers of the frames above the picture, choos
 Readers who prefer reduced motion see the last frame.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from isrlab.show.colours import AS_TEXT, DARK, GREY, INK, OUTCOMES, STATES

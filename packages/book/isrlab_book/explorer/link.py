@@ -6,8 +6,6 @@ stay valid: `_WORDS` never changes, and a new form gets another letter. A link i
 `MOST_TEXT` characters are read, as text to play or refuse.
 """
 
-from __future__ import annotations
-
 import binascii
 import re
 import zlib

@@ -7,8 +7,6 @@ Large files are compressed here, because not every server does so, and have name
 proxies leave alone. An open page requests nothing from other sites.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

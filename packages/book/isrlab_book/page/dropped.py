@@ -10,8 +10,6 @@ also the unpacked size of archives, is limited before logs are read; their names
 the answer is plain text, never markup.
 """
 
-from __future__ import annotations
-
 import re
 import zipfile
 from collections.abc import Callable, Iterator

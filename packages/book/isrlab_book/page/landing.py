@@ -6,8 +6,6 @@ The pictures in `data/pictures` are drawn from the engine's runs (`workbook/star
 `pytest tests/book/test_landing.py --rewrite`).
 """
 
-from __future__ import annotations
-
 import re
 from base64 import b64encode
 from dataclasses import dataclass

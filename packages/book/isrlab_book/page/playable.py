@@ -6,8 +6,6 @@ tables a scenario is known by its name, or by its first word, `partition`. A lin
 address, and is not shown, until the report has a playground (`python -m isrlab page`).
 """
 
-from __future__ import annotations
-
 import html
 import re
 from functools import cache

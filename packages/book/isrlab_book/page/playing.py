@@ -7,8 +7,6 @@ pieces, except that a request for a decision curve adds its pieces after them. S
 strangers: their length is limited here, their time by the page, which restarts this worker.
 """
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping

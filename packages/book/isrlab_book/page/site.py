@@ -1,7 +1,5 @@
 """`python -m isrlab page`: add the playground to the reports, which makes a site to publish."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -4,8 +4,6 @@ A cell is one run of one scenario. It leads to the step that decided: the first 
 release and the nearest one that ends otherwise differ.
 """
 
-from __future__ import annotations
-
 import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator

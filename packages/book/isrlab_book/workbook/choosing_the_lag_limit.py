@@ -3,8 +3,6 @@
 `bands` is the result of `churn.bands` for `costs`: a row for each limit and metric.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import ipywidgets as widgets

@@ -1,8 +1,6 @@
 """Notebook 07: scenarios of a lost record, played with other settings, and the logs of a real loss
 as a scenario."""
 
-from __future__ import annotations
-
 import re
 
 from isrlab.engine.versions import KafkaVersion

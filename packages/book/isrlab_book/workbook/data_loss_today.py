@@ -6,8 +6,6 @@ KRaft controller, which are switches of the engine, as their repairs are. Eligib
 the number of replicas of partition 0, for each partition of the topic.
 """
 
-from __future__ import annotations
-
 import random
 import tomllib
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Notebook 01: what a leader does with each fetch, step by step and in numbers."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from isrlab.engine import messages as m

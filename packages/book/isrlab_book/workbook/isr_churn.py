@@ -3,8 +3,6 @@
 A burst is *predicted* to keep a follower behind for `behind_s`, from bytes and rates alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from itertools import pairwise

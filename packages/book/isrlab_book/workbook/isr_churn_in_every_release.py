@@ -3,8 +3,6 @@
 An eviction is *needless* if its follower was running at the check and back within some seconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 

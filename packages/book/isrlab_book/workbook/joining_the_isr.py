@@ -1,7 +1,5 @@
 """Notebook 03: at which fetch a replica joins the ISR, and how long producers wait until then."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from isrlab.engine import messages as m

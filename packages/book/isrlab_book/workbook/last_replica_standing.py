@@ -8,8 +8,6 @@ acknowledged records. No disk is flushed meanwhile: the worst case.
 A second table has outages of a leader's network, by session timeout and lag limit.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

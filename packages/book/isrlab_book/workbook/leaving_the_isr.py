@@ -4,8 +4,6 @@
 `recorded_evictions` reads those of real followers. Replica 2 is the follower in question.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping, Sequence
 

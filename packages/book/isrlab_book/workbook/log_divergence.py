@@ -1,7 +1,5 @@
 """Notebook 08: logs that are too long to draw record by record, compared with their leader's."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from matplotlib.axes import Axes

@@ -5,8 +5,6 @@ kafka-reassign-partitions.sh, for the partitions of a batch, which move at the s
 in seconds, sizes in bytes, rates in bytes per second.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import product

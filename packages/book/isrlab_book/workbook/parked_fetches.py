@@ -1,7 +1,5 @@
 """Notebook 05: parked fetches of a run, what wakes them, and the wheels that time them out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise

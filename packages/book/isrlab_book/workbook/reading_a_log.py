@@ -3,8 +3,6 @@
 The pictures are rows of spans, as in `show.bands`, along a file's bytes or a log's offsets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import ipywidgets as widgets

@@ -4,8 +4,6 @@ Times are in seconds; a recovery begins when the broker is back. `share` is the 
 a fetcher thread can fetch: above 0 and below 1 (else ValueError); at 1 a broker never recovers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Notebook 00 and the README: the pictures of the first page, all from runs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from isrlab.engine.versions import GENERATIONS

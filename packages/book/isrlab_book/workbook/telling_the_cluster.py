@@ -5,8 +5,6 @@ Up to 2.6 the leader writes ZooKeeper itself; from 0.9 on it announces the chang
 Times are in ms since the start of a run.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence

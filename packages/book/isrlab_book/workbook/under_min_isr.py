@@ -2,8 +2,6 @@
 failover and failback of a cluster in two sites, without its controllers.
 """
 
-from __future__ import annotations
-
 from isrlab.world import scenario
 
 ALONE = """

@@ -5,8 +5,6 @@ what Kafka calls RemoteTimeMs. One produce is watched every millisecond;
 thousands are counted in classes.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 

@@ -3,8 +3,6 @@
 Text from scenarios and logs is escaped in HTML, and plain in figures.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from html import escape

@@ -1,7 +1,5 @@
 """The answer of a check: about ten lines of text, and values for a program."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase

@@ -9,8 +9,6 @@ Source: TopicCommand.java, trunk of 2024-10-25: a topic has its own line with it
 unless only some partitions were requested; each line ends with a line break.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """The input and output of `python -m isrlab check`: once, or until a restart is safe."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

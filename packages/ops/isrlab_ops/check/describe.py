@@ -5,8 +5,6 @@ LastKnownElr since 3.8; a reassignment adds fields). Tabs may have become blanks
 line of a topic also has settings from its brokers' files; before, only the topic's own.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from functools import lru_cache

@@ -6,8 +6,6 @@ brokers; it cannot describe the quorum, which kafka-python does. Options of Kafk
 eligible leader replicas; kafka-topics can.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Iterable

@@ -21,8 +21,6 @@ every acknowledged record; records are lost if the controller elects another rep
 Left out: disks that fail, and records that a broker loses with its page cache.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable
 from contextlib import suppress

@@ -8,8 +8,6 @@ A voter that was last caught up `BEHIND_MS` (the default of controller.quorum.fe
 before the active controller's answer counts as down. Source: MetadataQuorumCommand, 3.3 to 4.4.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 

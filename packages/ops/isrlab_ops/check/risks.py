@@ -1,8 +1,6 @@
 """The risks of further failures. A loss and its shortest schedule come from
 logs/incidents/exposed.py, for a state from any source; other risks are counted, with an example."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from shlex import quote
 

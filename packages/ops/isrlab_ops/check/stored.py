@@ -5,8 +5,6 @@ state of each partition, topic settings and those of the whole cluster; it has n
 broker's own file. Source: RegisterBrokerRecord.json, MetadataVersion.java 4.4.0.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace

@@ -11,8 +11,6 @@ of all partitions that it covers. Source: ClearElrRecord, ConfigurationControlMa
 Left out: disks and networks slower than the throttle, and plans in batches.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

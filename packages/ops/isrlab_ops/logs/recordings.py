@@ -4,8 +4,6 @@
 describes them. Each fault is known to the millisecond, and what the logs show is compared with it.
 """
 
-from __future__ import annotations
-
 import csv
 import tarfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What real brokers did in situations that operators ask about: data/check/operated.jsonl."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -4,8 +4,6 @@
 `data/upstream`. A file holds a cluster, such as `4.3.1-elr1-A.json.xz`; each topic is one try.
 """
 
-from __future__ import annotations
-
 import lzma
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The engine's follower, driven by a schedule, which answers its requests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from isrlab.engine import broker as machine

@@ -1,7 +1,5 @@
 """The engine's leader, driven by the commands of a schedule."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from isrlab.engine import broker as machine

@@ -4,8 +4,6 @@
 values that changed with it (null: the value is gone). A run begins with a line of its settings.
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 import tomllib

@@ -8,8 +8,6 @@ another version, and then finds a fault that this version repaired.
 Messages of the controller are not dropped: a real one repeats them until they arrive.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ Python's lock, so threads can run them together while no thread writes the table
 missing, it is noted, and its state is left to do; `tables.py` computes the entry and calls again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec

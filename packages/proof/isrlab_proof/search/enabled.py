@@ -6,8 +6,6 @@ late; and so do fence and register, which are two lines. `KINDS` are the kinds w
 a budget.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import permutations

@@ -3,8 +3,6 @@
 The output is scenario text, with the verdict in comments.
 """
 
-from __future__ import annotations
-
 import os
 from collections import deque
 from collections.abc import Iterable

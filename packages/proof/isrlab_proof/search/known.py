@@ -1,7 +1,5 @@
 """The components of a state in the engine's space, and the views of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 

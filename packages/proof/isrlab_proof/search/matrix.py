@@ -7,8 +7,6 @@ runs the searches that `answers.csv` lacks, one after another, and writes each a
 so an interrupted run can be continued. A question that has changed is searched again.
 """
 
-from __future__ import annotations
-
 import csv
 import sys
 import tomllib

@@ -9,8 +9,6 @@ followers fetch. Each earlier step is tried, and the first text that breaks the 
 clocked world is the result. A schedule for which no times are found has no text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from isrlab.engine import messages as m

@@ -31,8 +31,6 @@ in which they are written, so renaming them would unite only states that differ 
 which two leaders wrote. Therefore every state is searched, and none stands for another.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 from isrlab.engine import broker as broker_machine

@@ -13,8 +13,6 @@ state's is the sum of its components' fingerprints, each times an odd number for
 2**64: equal in every process, and cheap to update when one slot changes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial

@@ -5,8 +5,6 @@ options of the question's line. Times are milliseconds since the start of the ru
 script's blocks from 1, and the default is the end of the run. Claims see the range of a list.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Reads claims: YAML files in `data/claims`, whose README says how one is written."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import textwrap

@@ -4,8 +4,6 @@ Brokers were paused and killed at known times. A resumed leader does not know th
 uses clocks that did not advance, so `recorded_ages` leaves out its first actions after that.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

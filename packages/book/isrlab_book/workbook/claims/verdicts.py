@@ -6,8 +6,6 @@ all, none, those of some releases, those of some situations. A statement that no
 matter of record, and cites its source.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum

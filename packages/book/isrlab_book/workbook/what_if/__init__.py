@@ -4,8 +4,6 @@ Without a log, the faults are random, and there is nothing to compare the fleet 
 seeds: the phase of the ISR check, the load, the speed of followers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import median
 

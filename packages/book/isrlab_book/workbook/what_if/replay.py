@@ -10,8 +10,6 @@ does not count), partitions with another number of replicas than most, disks, th
 measured alike in the record and in a fleet, so that their difference shows how far to trust it.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

@@ -4,8 +4,6 @@ Everything is computed from the stored verdicts (`isrlab_proof.judged`): the eng
 again when the notebook runs.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The promises that Kafka's own classes broke in `make hunt`; the sentences that were tested."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from functools import cache

@@ -3,8 +3,6 @@
 `packages/proof/record/linked.py` made the recordings; the model is `fleet/kernel/link.py`.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ A *neighbour* has the same leader as the first hot partition, partition 0; other
 other threads. What a thread has to carry is computed from the settings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import product
 

@@ -3,8 +3,6 @@
 The seed of `SMALL` gives one stall at about one minute, to broker 3 in either role.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -5,8 +5,6 @@ are drawn. Names of topics and lines of logs come from untrusted files: figures 
 escaped.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ miss a short time in between. The condition of a counter is that it grew within 
 are ms on the clock of the record.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import NamedTuple, TypeAlias

@@ -7,8 +7,6 @@ worse only if the intervals do not overlap.
 Source: Wilson and Hilferty's approximation of the exact (Garwood) interval of a Poisson count.
 """
 
-from __future__ import annotations
-
 from math import sqrt
 
 from isrlab.events import exact

@@ -4,8 +4,6 @@ Simulated incidents have logs that are `whole`, or have a log `missing`, a `cloc
 `dropped`; those of real clusters have whole logs.
 """
 
-from __future__ import annotations
-
 import csv
 from collections import Counter, defaultdict
 

@@ -5,8 +5,6 @@ Both are from real brokers: `data/check/operated.jsonl` has the gauges that
 the logs.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -8,8 +8,6 @@ page for nothing. The rules are files of data/alerts; tests/book/test_alerts.py 
 promtool, on what the exporter shows of real brokers.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import lzma

@@ -14,8 +14,6 @@ say: from there on it counts as another clock. Other brokers may show how far; o
 lower bound is known (the step back of the timestamps), and `is_bound` is set.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

@@ -8,8 +8,6 @@ of the ZooKeeper era name several sets of replicas, a reassignment, which raises
 is also tried. Left out: the ELR before the change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain, combinations, product

@@ -4,8 +4,6 @@ Everything here is a lookup; no conclusions are drawn. Times are milliseconds on
 the events (`history_of`).
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Sequence

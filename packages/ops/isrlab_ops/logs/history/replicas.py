@@ -4,8 +4,6 @@ They are those of the last line that names them all (an assignment), else the br
 the ISR or had a log so far: there may be more. A broker that deletes its log is no replica.
 """
 
-from __future__ import annotations
-
 import re
 from collections import deque
 from collections.abc import Sequence

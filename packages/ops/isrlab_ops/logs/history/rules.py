@@ -6,8 +6,6 @@ ISRs for one version, two leaders in one epoch), or break the order in which a b
 line, a wrong clock, or a deposed leader that does not yet know it could explain it.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict

@@ -4,8 +4,6 @@ A broker that was silent at the end, or has no log here, confirms nothing; a lea
 does not print what it stores contradicts nothing. No rule may treat such missing lines as faults.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from bisect import bisect_left, bisect_right, insort

@@ -22,8 +22,6 @@ So a change that was announced but not stored does not count, a late line change
 missing line makes a gap or, without versions, may leave no trace.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence

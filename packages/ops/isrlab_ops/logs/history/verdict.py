@@ -8,8 +8,6 @@ a line names); those that leave the fewest changes unexplained are the guess.
 The rule `from` is also broken if a line is missing that Kafka always writes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

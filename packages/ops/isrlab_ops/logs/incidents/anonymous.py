@@ -6,8 +6,6 @@ epochs and broker ids stay. A name has the same stand-in everywhere, whatever is
 are assigned in order of topics, brokers and lines of all the evidence.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass

@@ -6,8 +6,6 @@ describe the main incident (`chief`): an open one before others, then a grave on
 most losses. All incidents follow, with their evidence. The conclusions are those of `find`, `look`.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator

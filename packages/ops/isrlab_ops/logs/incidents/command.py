@@ -1,7 +1,5 @@
 """The output of `python -m isrlab logs`: once, or each time something is new."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

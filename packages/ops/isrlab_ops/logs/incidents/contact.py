@@ -6,8 +6,6 @@ with a start, an unfencing, or as it joins an ISR. Membership alone proves nothi
 replica that is at the end of an idle log (KAFKA-7152).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache

@@ -11,8 +11,6 @@ at moments, or its link to the controller loses packets. Each failure is shorter
 and than the lag limit, so no replica leaves an ISR, while its producers and followers wait.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 

@@ -25,8 +25,6 @@ PartitionChangeBuilder.maybePopulateTargetElr and isValidNewLeader,
 ReplicationControlManager.getTopicEffectiveMinIsr, 4.1.2 to 4.4.0; Partition.effectiveMinIsr.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

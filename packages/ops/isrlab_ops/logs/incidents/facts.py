@@ -4,8 +4,6 @@ The rules (rules.toml) use only these names. A fact that no row shows is not in 
 absence means nothing if the log that would show it is missing, so `no_log` is also a fact.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ a table's rules, the first whose facts all hold names the incident (`rules`). Co
 only there. Repetitions within two minutes, and planned restarts in turn, are one incident.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict

@@ -3,8 +3,6 @@
 That time begins with either event, and ends when a leader is named or a member returns.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 The command `logs` and the notebooks share this evaluation.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

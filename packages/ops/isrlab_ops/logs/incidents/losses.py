@@ -22,8 +22,6 @@ incident. The lost records were appended between two moments: the last one at wh
 is known to have ended before them, and the one at which the broker that held them stopped leading.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator

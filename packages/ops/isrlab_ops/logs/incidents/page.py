@@ -4,8 +4,6 @@ Every text is escaped; the page forbids the browser to load anything. The timeli
 stretches with the page; its labels are text beside it, so that they are legible on a phone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from html import escape
 from importlib.resources import files

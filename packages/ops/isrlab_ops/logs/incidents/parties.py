@@ -16,8 +16,6 @@ Theory of operation. Absences whose beginnings or ends follow each other within 
    evidence it is the removed one.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from collections import defaultdict
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 A line is not trusted: control characters are escaped, never sent to a terminal.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable

@@ -12,8 +12,6 @@ and ISR are those of the log. If none does, that is an error.
 Stored states must be the engine's. Ends of logs that it was not given are compared with its own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """The kinds of incidents, from rules.toml."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from importlib.resources import files
 from typing import Literal

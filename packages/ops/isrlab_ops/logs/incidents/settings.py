@@ -4,8 +4,6 @@ A process prints its settings when it starts, near the beginning of a log (reade
 changes by a command are missed unless a line reports them.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping

@@ -1,7 +1,5 @@
 """The verdict on some logs, and the state at their end: copies left, and refused writes."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 

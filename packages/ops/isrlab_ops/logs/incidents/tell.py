@@ -1,7 +1,5 @@
 """Findings as JSON, for a program."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import asdict
 from typing import Any

@@ -3,8 +3,6 @@
 Text from logs is made printable first: a terminal shows its control characters and obeys none.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator, Sequence

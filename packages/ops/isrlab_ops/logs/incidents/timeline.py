@@ -1,7 +1,5 @@
 """A timeline: when brokers were there, and how many partitions were under-replicated."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from itertools import accumulate, pairwise
 from typing import NamedTuple

@@ -5,8 +5,6 @@ ones. Two incidents count as the same if they overlap in time, and share a repli
 broker to blame, and a partition, unless one of them has none yet.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from tempfile import TemporaryDirectory
 

@@ -4,8 +4,6 @@ A misspelt name matches nothing, which must not pass for a calm cluster: such a 
 doubt, which lists the existing names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple

@@ -11,8 +11,6 @@ delivered once, whatever is restarted. A task reads some files of broker logs, o
 log. Every machine must see the folder under the same path.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from itertools import accumulate

@@ -4,8 +4,6 @@ The reasons are files that were not read or not understood, missing logs, logs o
 and lines that no broker prints, which a client may have forged (its id may hold line breaks).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from itertools import combinations

@@ -5,8 +5,6 @@ are an integer or a word. The nested ones (`state`, `diff`, the out-of-sync list
 values.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import lru_cache

@@ -3,8 +3,6 @@
 An entry is a line, and below it a fixed number of indented lines; `#` begins a comment.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable

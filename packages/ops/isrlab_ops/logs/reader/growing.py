@@ -19,8 +19,6 @@ stream local times are UTC unless a zone is given, and a line that names no brok
 earlier lines of its file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator

@@ -4,8 +4,6 @@ RE2 searches for all words together, at some hundred megabytes a second. Without
 without RE2 (in a browser), each word is searched for separately.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Iterator

@@ -7,8 +7,6 @@ concerns replication and has a replication logger; else it is ignored. Lines wit
 stack traces, count only if they show an error of these kinds, or a line torn from its head.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress

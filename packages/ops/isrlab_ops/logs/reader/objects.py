@@ -3,8 +3,6 @@
 Collectors choose the names, so keys are recognised by their values.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping

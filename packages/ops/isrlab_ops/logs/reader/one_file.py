@@ -5,8 +5,6 @@ formats are examined (hits.py). Kafka's own layout is tried first; if it does no
 detected in the first block, and again in later blocks that it does not fit (at most five).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import zlib

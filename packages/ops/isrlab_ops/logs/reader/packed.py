@@ -7,8 +7,6 @@ zstd and lz4 need a library each (the extra `archives`). Left out: archives with
 rar.
 """
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

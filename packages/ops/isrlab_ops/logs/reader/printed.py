@@ -1,7 +1,5 @@
 """The settings that a process prints when it starts, near the beginning of a log."""
 
-from __future__ import annotations
-
 import re
 
 NAMES = (b"broker.id", b"node.id", b"advertised.listeners", b"listeners", b"min.insync.replicas")

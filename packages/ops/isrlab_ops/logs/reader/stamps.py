@@ -4,8 +4,6 @@ A stamp with an offset from UTC, or a count since the epoch, is a moment; any ot
 whose zone must be known.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache

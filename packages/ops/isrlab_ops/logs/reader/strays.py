@@ -5,8 +5,6 @@ Such lines become unread. A file that begins with a few very old lines is quiet,
 one that continues with more than a few lines.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Truncations that had no effect: a line of the log reports that, soon after the fetcher's line."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Sequence

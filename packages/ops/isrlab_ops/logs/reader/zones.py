@@ -9,8 +9,6 @@ Left out: the hour that occurs twice at the end of summer time, in a log with ev
 start. Partition versions order the lines of that hour better than their times.
 """
 
-from __future__ import annotations
-
 import os
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence

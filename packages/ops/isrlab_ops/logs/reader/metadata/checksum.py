@@ -1,7 +1,5 @@
 """CRC-32C (Castagnoli): by a library in C, or without one (in a browser) by a table."""
 
-from __future__ import annotations
-
 import sys
 from array import array
 from functools import cache

@@ -10,8 +10,6 @@ Source: AbstractApiMessageSerde.java, ByteBufferAccessor.java, 3.9; LeaderChange
 VotersRecord.json, ControlRecordType.java, 4.1.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache

@@ -3,8 +3,6 @@
 A file is recognised by its beginning, not its name: a record batch of a metadata log.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator

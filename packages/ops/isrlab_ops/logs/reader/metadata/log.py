@@ -19,8 +19,6 @@ Source: PartitionRegistration.merge, ReplicationControlManager.replay, 3.9 and 4
 ConfigurationsDelta.replay(RemoveTopicRecord), DirectoryId.isOnline, 4.3.1.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Iterator

@@ -11,8 +11,6 @@ The base offset is not under the CRC: a batch out of turn counts as a gap.
 Source: DefaultRecordBatch.java, 3.9.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Iterator

@@ -98,11 +98,11 @@ def of(
 
 def is_silenced(release: str, shown: Break, repair: str, broken: Callable[..., list[str]]) -> bool:
     """Whether the repair silences the break, here or in the nearest release with sources."""
+    near = SOURCES_OF.get(release)
+    if near:
+        is_alike = shown.broken in broken(near, shown.schedule, ())
+        return is_alike and is_silenced(near, shown, repair, broken)
     try:
         return shown.broken not in broken(release, shown.schedule, (repair,))
-    except NoJarsError:
-        near = SOURCES_OF.get(release, "")
-        is_alike = near and shown.broken in broken(near, shown.schedule, ())
-        return bool(is_alike) and is_silenced(near, shown, repair, broken)
-    except ValueError:  # an edit's pattern does not fit
+    except (NoJarsError, ValueError):  # no sources, or an edit's pattern does not fit
         return False

@@ -125,15 +125,15 @@ public class WholeControllersTest {
         }
     }
 
-    private static void registerUnclean(QuorumController controller, int broker) throws Exception {
-        controller.registerBroker(ANONYMOUS_CONTEXT, new BrokerRegistrationRequestData().
+    private void registerUnclean(QuorumController controller, int broker) throws Exception {
+        epochs.put(broker, controller.registerBroker(ANONYMOUS_CONTEXT, new BrokerRegistrationRequestData().
             setBrokerId(broker).setClusterId(controller.clusterId()).
             setIncarnationId(Uuid.randomUuid()).
             setLogDirs(List.of(Uuid.fromString("TESTBROKER0000" + broker + "DIRAAAA"))).
             setFeatures(QuorumControllerIntegrationTestUtils.brokerFeaturesPlusFeatureVersions(
                 MetadataVersion.MINIMUM_VERSION, MetadataVersion.latestTesting(),
                 Map.of(EligibleLeaderReplicasVersion.FEATURE_NAME,
-                    EligibleLeaderReplicasVersion.ELRV_1.featureLevel())))).get();
+                    EligibleLeaderReplicasVersion.ELRV_1.featureLevel())))).get().epoch());
     }
 
     /** Without this no feature can be altered. */
@@ -148,6 +148,16 @@ public class WholeControllersTest {
                 setControllerId(controller.nodeId()).setIncarnationId(Uuid.randomUuid()).
                 setFeatures(features)).get();
         }
+    }
+
+    private void switchElr(int level, FeatureUpdate.UpgradeType type) throws Exception {
+        registerControllers();
+        UpdateFeaturesRequestData request = new UpdateFeaturesRequestData();
+        request.featureUpdates().add(new UpdateFeaturesRequestData.FeatureUpdateKey().
+            setFeature(EligibleLeaderReplicasVersion.FEATURE_NAME).setMaxVersionLevel((short) level).
+            setUpgradeType(type.code()));
+        UpdateFeaturesResponseData answer = active.updateFeatures(ANONYMOUS_CONTEXT, request).get();
+        assertEquals(0, answer.errorCode(), answer.toString());
     }
 
     /** Sends a request to the active controller several times; no controller may resign because of it. */
@@ -239,15 +249,22 @@ public class WholeControllersTest {
         createFoo(0, 1);
         alterFoo("min.insync.replicas", "2");
         fence(0, 1);
-        registerControllers();
-        UpdateFeaturesRequestData off = new UpdateFeaturesRequestData();
-        off.featureUpdates().add(new UpdateFeaturesRequestData.FeatureUpdateKey().
-            setFeature(EligibleLeaderReplicasVersion.FEATURE_NAME).setMaxVersionLevel((short) 0).
-            setUpgradeType(FeatureUpdate.UpgradeType.SAFE_DOWNGRADE.code()));
-        UpdateFeaturesResponseData answer = active.updateFeatures(ANONYMOUS_CONTEXT, off).get();
-        assertEquals(0, answer.errorCode(), answer.toString());
+        switchElr(0, FeatureUpdate.UpgradeType.SAFE_DOWNGRADE);
         reassignFoo(List.of(1));
         unfence(0, 1);
+        assertTrue(partition().leader >= 0, partition().toString());
+    }
+
+    /** 8. ELR is switched on while the only replica is down, whose broker then starts uncleanly. */
+    @Test
+    public void testElrIsSwitchedOnWhileNoReplicaIsUp() throws Exception {
+        createFoo(1);
+        switchElr(0, FeatureUpdate.UpgradeType.SAFE_DOWNGRADE);
+        fence(1);
+        switchElr(1, FeatureUpdate.UpgradeType.UPGRADE);
+        untilTheSessionEnds(1);
+        registerUnclean(active, 1);
+        unfence(1);
         assertTrue(partition().leader >= 0, partition().toString());
     }
 }

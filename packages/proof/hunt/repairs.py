@@ -157,7 +157,7 @@ REPAIRS: dict[str, list[Edit]] = {
 # Wrong patches of 4.3.1, each with the promise that it breaks. All edits: these and the repairs.
 WRONG = tomllib.loads((Path(__file__).parents[3] / "data/hunt/wrong.toml").read_text())
 EDITS = REPAIRS | {
-    name: [Edit(patch.get("file", MANAGER), patch["pattern"], patch["replacement"])]
+    name: [Edit(patch.get("file", MANAGER), patch["pattern"], patch.get("replacement", ""))]
     for name, patch in WRONG.items()
 }
 

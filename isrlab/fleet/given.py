@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from isrlab.events.spans import merged
 from isrlab.fleet.kernel.state import Ints
 
 LATENCY = "latency"
@@ -73,12 +74,7 @@ def joined(drawn: tuple[Ints, Ints], text: str, role: str, broker: int) -> tuple
     given = [p[2:4] for p in pauses_of(text) if (p.role, p.broker) == (role, broker)]
     if not given:
         return drawn
-    times: list[list[int]] = []
-    for start, end in sorted([*zip(*map(np.ndarray.tolist, drawn), strict=True), *given]):
-        if times and start <= times[-1][1]:
-            times[-1][1] = max(times[-1][1], end)
-        else:
-            times.append([start, end])
+    times = merged([*zip(*map(np.ndarray.tolist, drawn), strict=True), *given])
     starts, ends = np.array(times, dtype=np.int64).T
     return starts, ends
 

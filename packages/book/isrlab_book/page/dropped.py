@@ -41,7 +41,9 @@ LEFT_OUT = (
 )
 _STRANGE = re.compile(r"[^\w.+=-]+", re.ASCII)
 _ESCAPE = re.compile(r"\x1b\[[\d;]*m")
-_DESCRIBED = re.compile(rb"\s*topic: ?\S+\s+(?:TopicId|PartitionCount|partition|Leader):?", re.I)
+_DESCRIBED = re.compile(
+    r"\s*topic: ?\S+\s+(?:TopicId|PartitionCount|partition|Leader):?", re.IGNORECASE | re.ASCII
+)
 
 
 class DropError(ValueError):
@@ -173,10 +175,7 @@ def _first(path: Path) -> bytes:
 
 def _is_described(path: Path) -> bool:
     """Whether a file begins like the output of kafka-topics --describe."""
-    first = _first(path)
-    is_wide = first[:2] in (b"\xff\xfe", b"\xfe\xff")
-    first = first[: len(first) // 2 * 2].decode("utf-16", "replace").encode() if is_wide else first
-    is_text = _DESCRIBED.match(first.removeprefix(b"\xef\xbb\xbf")) is not None
+    is_text = _DESCRIBED.match(cluster.decoded(_first(path))) is not None
     if is_text and path.stat().st_size > MOST_DESCRIBED:
         raise DropError("A description of topics may have at most 20 MB.")
     return is_text

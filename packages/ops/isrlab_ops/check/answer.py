@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from math import isinf
 from operator import attrgetter
 from typing import Any
 
+from isrlab.events import wording
 from isrlab.events.wording import counted, duration, printable
 from isrlab.pace import catch_up_s
+from isrlab.world import words
 from isrlab_ops.check import risks, what_if
 from isrlab_ops.check.cluster import ClusterState
 from isrlab_ops.check.outcome import FAILURES, FEW, NO_MAJORITY, Effect, Shapes
@@ -19,6 +22,7 @@ from isrlab_ops.logs.incidents.answer import AnswerRow, LogAnswer
 ALL_WELL, WRONG, NOT_KNOWN = 0, 1, 2  # exit status, as of `logs`
 first = attrgetter("first")
 MOST = 3  # brokers or partitions named in a line
+_listed = partial(wording.listed, most=MOST)
 LEAST_COPIES = 2  # in sync that a common restart leaves
 
 
@@ -93,9 +97,9 @@ class ClusterCheck:
             may = "may not" if self.asked else "may"
             who = _named(restart) if restart else f"Each of {counted(total, 'broker')}"
             return f"{who} {may} go down now{', one at a time' * (not restart)}{but}."
-        which = f": {_ids(free)}" * bool(free)
+        which = f": {words.ids(free)}" * bool(free)
         if len(free) > total / 2:
-            which = f": all but {_ids(b for b in self.brokers if b not in free)}"
+            which = f": all but {words.ids(b for b in self.brokers if b not in free)}"
         may = "may go down now" + ", as far as the source shows" * bool(self.state.unsure)
         of = f"Of {counted(total, 'broker')} {len(free) or 'none'} {may}{which}."
         return of if total else "No broker is up."
@@ -164,7 +168,7 @@ def _why(blocks: Sequence[Blocks]) -> str:
         return ""
     p, why, _ = blocks[0]
     what, capped = "up" if why == NO_MAJORITY else "ISR", (p.min_isr or 0) > len(p.replicas)
-    text = f"{p.name}, {why} ({what} {_ids(p.isr) or 'empty'} of {_ids(p.replicas)}, min "
+    text = f"{p.name}, {why} ({what} {words.ids(p.isr) or 'empty'} of {words.ids(p.replicas)}, min "
     text += f"{p.min_isr}{' capped' * capped})"
     return text + f" and {len(blocks) - 1:,} more" * (len(blocks) > 1)
 
@@ -187,7 +191,7 @@ def _voters(state: ClusterState) -> str:
         return ""
     active = voters.leader if voters.leader >= 0 else "not known"
     spare = max(0, len(voters.isr) - (voters.min_isr or 0))
-    up = f"{_ids(voters.replicas)} (up: {_ids(voters.isr)}; active controller: {active})"
+    up = f"{words.ids(voters.replicas)} (up: {words.ids(voters.isr)}; active controller: {active})"
     return f"{up}; {spare or 'none'} of those up may be down at a time"
 
 
@@ -205,7 +209,7 @@ def _then(check: ClusterCheck) -> str:
 
 def _roll(check: ClusterCheck) -> str:
     """The steps; a voter that is the active controller is last."""
-    steps = "; ".join(map(_ids, check.roll[:8])) + "; ..." * (len(check.roll) > 8)
+    steps = "; ".join(map(words.ids, check.roll[:8])) + "; ..." * (len(check.roll) > 8)
     text = f"{counted(len(check.roll), 'step')}: {steps}. Before each, all ISRs of the partitions "
     return (text + "on its brokers are full again (--restart, --watch)") * bool(check.roll)
 
@@ -278,16 +282,8 @@ def _refusing(names: Sequence[str]) -> str:
     return f"{counted(len(names), 'partition')}{which} {verb} acks=all"
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:MOST]) + f" and {len(names) - MOST:,} more" * (len(names) > MOST)
-
-
 def _named(brokers: Iterable[int]) -> str:
     return exposed.named(brokers).capitalize()
-
-
-def _ids(brokers: Iterable[int]) -> str:
-    return ",".join(map(str, brokers))
 
 
 def as_dict(check: ClusterCheck) -> dict[str, Any]:

@@ -10,12 +10,13 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from isrlab.events.exact import Absence, IsrSpan, Key, absences, isr_spans
 from isrlab.events.spans import Interval
 from isrlab.events.statements import Events, Statement, statements
 
+_ms = attrgetter("ts_ms")
 STARTS = ("starting", "unclean_start")
 STOPPING_MS = 60_000  # the longest time that a stop of all brokers takes
 BIRTH_MS = 10_000  # a start within this time belongs to the beginning of a log
@@ -368,10 +369,6 @@ def about(row: Statement) -> int | None:
 def covers(absence: Absence, ts_ms: int) -> bool:
     """Whether the absence includes this moment."""
     return absence.start_ms <= ts_ms and (absence.end_ms is None or ts_ms < absence.end_ms)
-
-
-def _ms(row: Statement) -> int:
-    return row.ts_ms
 
 
 def clock(ts_ms: int | None) -> str:

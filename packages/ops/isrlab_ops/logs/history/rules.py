@@ -19,6 +19,7 @@ from isrlab.engine import rules
 from isrlab.engine.choices import ShrinkRule
 from isrlab.events.statements import Key, Statement
 from isrlab_ops.logs.history.possible import Registration
+from isrlab_ops.logs.history.record import in_span
 from isrlab_ops.logs.history.scene import Scene, is_within
 
 OUT_OF_ORDER_MS = 5_000  # lines of one broker in two files may be out of order by this much
@@ -129,11 +130,6 @@ class Account:
             before, after = before._replace(leader_epoch=0), after._replace(leader_epoch=rise)
             changes.append(Change(before, after, order, line, line_before))
         return changes
-
-    def between(self, from_ms: int, to_ms: int) -> list[Statement]:
-        """The lines between two moments, both included."""
-        first = bisect_left(self.lines, from_ms, key=_ms)
-        return self.lines[first : bisect_right(self.lines, to_ms, key=_ms)]
 
     def hearing(self, line: Statement, brokers: set[Any]) -> set[int | None]:
         """The brokers whose logs cover the `HEARD_MS` after a line, in which they heard of it."""
@@ -276,7 +272,7 @@ def _hearsay(account: Account) -> Iterator[Fault]:
         is_vague = not line.is_request and line.partition_epoch is None
         if not is_vague or account.hearing(line, brokers) != brokers:
             continue
-        near = account.between(line.ts_ms - LATE_MS + 1, line.ts_ms + LATE_MS - 1)
+        near = in_span(account.lines, (line.ts_ms - LATE_MS + 1, line.ts_ms + LATE_MS - 1))
         for what in ("members", "leader"):
             others = [x for x in near if x is not line and getattr(x, what) is not None]
             if others and named[getattr(line, what)] == [line]:
@@ -293,7 +289,7 @@ def _witnesses(account: Account) -> Iterator[Fault]:
             if more or line.is_exact or (line.is_leaders and name == "partition_epoch"):
                 continue  # a leader may be the only one to print a version
             others = account.hearing(line, hear - (set() if line.said_by else {line.broker}))
-            near = account.between(line.ts_ms - SOON_MS + 1, line.ts_ms + SOON_MS)
+            near = in_span(account.lines, (line.ts_ms - SOON_MS + 1, line.ts_ms + SOON_MS))
             beyond = [x for x in near if not x.is_request and (getattr(x, name) or -1) > number]
             must = {line.leader} if name == "partition_epoch" else set()
             if others and not beyond and must <= others:

@@ -15,6 +15,7 @@ Stored states must be the engine's. Ends of logs that it was not given are compa
 import math
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from operator import attrgetter
 from typing import NamedTuple
 
 from isrlab.engine.versions import KafkaVersion, release
@@ -29,6 +30,7 @@ from isrlab_ops.logs.incidents.contact import failures
 from isrlab_ops.logs.incidents.leaderless import Downtime, downs
 from isrlab_ops.logs.incidents.losses import losses
 
+_ms = attrgetter("ts_ms")
 AWAY = ("fetch_failed", "not_listening")  # signs that a broker cannot be reached
 ENDS = ("isr_shrink", "leader", "truncate")
 WAIT = "advance 45s"
@@ -131,10 +133,6 @@ def _first_sign(record: Record, down: Downtime) -> Statement:
     own = (r.ts_ms for rows in record.rows.values() for r in rows if r.broker == down.broker)
     spoke = max((ms for ms in own if ms < down.from_ms), default=0)
     return next(iter(failures(record, down.broker, (spoke, down.from_ms), AWAY)), down.row)
-
-
-def _ms(row: Statement) -> int:
-    return row.ts_ms
 
 
 def _of_rows(rows: Sequence[Statement], first: Statement) -> Iterator[_Moment]:

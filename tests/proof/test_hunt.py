@@ -67,6 +67,7 @@ def test_a_release_without_sources_is_judged_by_the_nearest_that_has_them():
     mended = ["index_of_cleared_elr"]
     assert explained(ROW, "4.4.0", classes(mended))[0] == mended
     assert explained(ROW, "4.4.0", classes(mended, holds=["4.3.1"]))[0] == []
+    assert explained(ROW, "4.2.2", classes(mended, holds=["4.3.1"]))[0] == mended
 
 
 def test_a_kind_explains_nothing_in_other_releases():

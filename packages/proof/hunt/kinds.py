@@ -3,9 +3,9 @@
 A kind explains a break only if all of this holds: the release is one in which the kind was seen;
 the break begins with one of its promises; the schedule has the kind's shape; and with the kind's
 repair the schedule no longer breaks the promise. A kind without one explains no consequence of
-its promises' breaks. A release without sources cannot be repaired:
-there the same schedule must break the same promise in the nearest release with sources, and the
-repair must silence it there. Everything else is new, however much it looks like a kind.
+its promises' breaks. A release without sources cannot be repaired: there the same schedule must
+break the same promise in a neighbour with sources, and the repair must silence it there.
+Everything else is new, however much it looks like a kind.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from judge.jars import NoJarsError
 
 FILE = Path(__file__).parents[3] / "data" / "hunt" / "kinds.toml"
 
-# The nearest release with published sources, of those without.
-SOURCES_OF = {"4.2.2": "4.3.1", "4.4.0": "4.3.1"}
+# The releases before and after with published sources, of those without.
+SOURCES_OF = {"4.2.2": ("4.3.1", "4.1.2"), "4.4.0": ("4.3.1",)}
 
 
 class Break(NamedTuple):
@@ -97,11 +97,10 @@ def of(
 
 
 def is_silenced(release: str, shown: Break, repair: str, broken: Callable[..., list[str]]) -> bool:
-    """Whether the repair silences the break, here or in the nearest release with sources."""
-    near = SOURCES_OF.get(release)
-    if near:
-        is_alike = shown.broken in broken(near, shown.schedule, ())
-        return is_alike and is_silenced(near, shown, repair, broken)
+    """Whether the repair silences the break, here or in a neighbour with sources."""
+    if near := SOURCES_OF.get(release):
+        there = [x for x in near if shown.broken in broken(x, shown.schedule, ())]
+        return any(is_silenced(x, shown, repair, broken) for x in there)
     try:
         return shown.broken not in broken(release, shown.schedule, (repair,))
     except (NoJarsError, ValueError):  # no sources, or an edit's pattern does not fit

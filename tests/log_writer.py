@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import cache
 
 from isrlab.engine import versions
 from isrlab_ops.logs.reader.fields import FIELDS, Values, unkept
@@ -56,6 +57,7 @@ def filled(form: Format, texts: Mapping[str, str]) -> str:
     return FIELD.sub(lambda f: texts.get(f[1], f[1].split("|")[0]), form.template)
 
 
+@cache
 def forms(kind: str, release: str, said_by: str = "leader") -> list[Format]:
     """The formats in which brokers of a release print events of a kind; with `said_by`
     "controller", those of the controller."""

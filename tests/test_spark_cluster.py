@@ -122,13 +122,13 @@ def wait_for(port: int) -> None:
     raise TimeoutError(f"nobody on port {port}")
 
 
-@pytest.fixture
-def started(tmp_path):
-    """A function that starts one of Spark's daemons; they are killed after the test."""
+@contextlib.contextmanager
+def daemons(folder: Path):
+    """A function that starts one of Spark's daemons; they are killed at the end of the block."""
     with contextlib.ExitStack() as stack:
 
         def start(name: str, role: str, *arguments: str, **more: str) -> subprocess.Popen:
-            log = stack.enter_context((tmp_path / f"{name}.log").open("wb"))
+            log = stack.enter_context((folder / f"{name}.log").open("wb"))
             own = {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
             process = subprocess.Popen(
                 [SPARK_HOME / "bin/spark-class", f"org.apache.spark.deploy.{role}", *arguments],
@@ -136,11 +136,17 @@ def started(tmp_path):
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                cwd=tmp_path,
+                cwd=folder,
             )
             stack.callback(kill, process)
             return process
 
+        yield start
+
+
+@pytest.fixture
+def started(tmp_path):
+    with daemons(tmp_path) as start:
         yield start
 
 
@@ -151,8 +157,14 @@ def kill(process: subprocess.Popen) -> None:
     process.wait()
 
 
-def python_without_isrlab(folder: Path) -> Path:
-    """An interpreter with the libraries of this one, but without editable installs."""
+@pytest.fixture(scope="module")
+def bare_python(tmp_path_factory) -> Path:
+    """An interpreter with the libraries of this one, but without editable installs; needs Java."""
+    try:
+        require_java()
+    except JavaMissingError as error:
+        pytest.skip(str(error))
+    folder = tmp_path_factory.mktemp("venv")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     site = next(folder.glob("lib/python*/site-packages"))
     (site / "libraries.pth").write_text(str(SPARK_HOME.parent))
@@ -163,11 +175,9 @@ def python_without_isrlab(folder: Path) -> Path:
     return python
 
 
-def test_rows_are_those_of_one_machine_though_a_worker_dies_in_the_middle(started, tmp_path):
-    try:
-        require_java()
-    except JavaMissingError as error:
-        pytest.skip(str(error))
+def test_rows_are_those_of_one_machine_though_a_worker_dies_in_the_middle(
+    started, bare_python, tmp_path
+):
     port = free_port()
     at = ("--host", "127.0.0.1", "--webui-port", "0", "--port")
     started("master", "master.Master", *at, str(port))
@@ -183,7 +193,7 @@ def test_rows_are_those_of_one_machine_though_a_worker_dies_in_the_middle(starte
             **os.environ,
             "ISRLAB_SPARK_MASTER": master,
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYSPARK_PYTHON": str(python_without_isrlab(tmp_path / "venv")),
+            "PYSPARK_PYTHON": str(bare_python),
             "PYSPARK_DRIVER_PYTHON": sys.executable,
         },
         stdin=subprocess.PIPE,
@@ -228,22 +238,22 @@ def test_rows_are_those_of_one_machine_though_a_worker_dies_in_the_middle(starte
     assert last["stored"] == fleet.simulate_local(small).num_rows
 
 
-@pytest.fixture
-def server(started, tmp_path):
+@pytest.fixture(scope="module")
+def server(bare_python, tmp_path_factory):
     """The address of a Spark Connect server whose Python has no isrlab."""
     port, name = free_port(), "org.apache.spark.sql.connect.service.SparkConnectServer"
     conf = {"spark.connect.grpc.binding.port": port, "spark.ui.enabled": "false",
             "spark.connect.grpc.binding.address": "127.0.0.1", "spark.log.level": "ERROR",
             "spark.sql.shuffle.partitions": 8}  # fmt: skip
     options = chain.from_iterable(("--conf", f"{key}={value}") for key, value in conf.items())
-    python = str(python_without_isrlab(tmp_path / "venv"))
     given = ("--master", "local[2]", "--class", name, *options)
-    started("server", "SparkSubmit", *given, PYSPARK_PYTHON=python)
-    wait_for(port)
-    return f"sc://127.0.0.1:{port}"
+    with daemons(tmp_path_factory.mktemp("server")) as started:
+        started("server", "SparkSubmit", *given, PYSPARK_PYTHON=str(bare_python))
+        wait_for(port)
+        yield f"sc://127.0.0.1:{port}"
 
 
-def test_a_connect_server_answers_as_a_session_here(spark, server, tmp_path):
+def test_a_connect_server_answers_as_a_session_here(spark, server):
     logs = recordings.folder("3.9").parent / "incidents" / "a-412-follower-paused"
     job = [sys.executable, on_spark.__file__, server, str(logs)]
     done = subprocess.run(job, capture_output=True, text=True, timeout=WITHIN_S)

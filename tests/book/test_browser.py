@@ -96,14 +96,22 @@ def only_this_machine(route) -> None:
     route.continue_() if is_here else route.abort()
 
 
-@pytest.fixture
-def lab(tmp_path, request):
-    """JupyterLab on a copy of the notebooks: the address of one of them for `goto`.
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A copy of the notebooks beside the data."""
+    project = tmp_path_factory.mktemp("project")
+    shutil.copytree(TUTORIAL.parent, project / "notebooks")
+    (project / "data").symlink_to(ROOT / "data")
+    return project
+
+
+@pytest.fixture(scope="module")
+def lab(project, tmp_path_factory, request):
+    """JupyterLab on the project: the address of one of its notebooks for `goto`.
 
     With the parameter False, without the extension that shows widgets.
     """
-    shutil.copytree(TUTORIAL.parent, tmp_path / "project" / "notebooks")
-    (tmp_path / "project" / "data").symlink_to(ROOT / "data")
+    tmp_path = tmp_path_factory.mktemp("lab")
     settings = tmp_path / "config" / "labconfig" / "default_setting_overrides.json"
     settings.parent.mkdir(parents=True)
     settings.write_text(json.dumps(LAB_SETTINGS))
@@ -118,7 +126,7 @@ def lab(tmp_path, request):
             *("--ip=127.0.0.1", f"--port={port}", f"--IdentityProvider.token={token}"),
             "--ServerApp.jpserver_extensions=isrlab.report.notebooks=True",
             *("--LabApp.expose_app_in_browser=True", "--LabApp.news_url=None"),
-            f"--ServerApp.root_dir={tmp_path / 'project' / 'notebooks'}",
+            f"--ServerApp.root_dir={project / 'notebooks'}",
         ],
         env={**os.environ, **{k: str(tmp_path / v) for k, v in private.items()}},
         stdout=subprocess.DEVNULL,
@@ -126,7 +134,7 @@ def lab(tmp_path, request):
     )
     try:
         wait_until_up(f"http://127.0.0.1:{port}/api?token={token}", server, tmp_path / "lab.log")
-        yield f"http://127.0.0.1:{port}/lab/tree/{TUTORIAL.name}?token={token}"
+        yield f"http://127.0.0.1:{port}/lab/tree/{TUTORIAL.name}?token={token}&reset"
     finally:
         server.terminate()  # it first asks its kernels to stop, which a busy one may not hear
         try:
@@ -153,25 +161,19 @@ def wait_until_up(url: str, server: subprocess.Popen, log: Path) -> None:
     raise AssertionError(f"JupyterLab did not start:\n{log.read_text()}")
 
 
-def test_a_stored_player_shows_in_jupyterlab_before_any_run(browser, lab):
-    page = browser.new_page()
-    page.set_default_timeout(60_000)
-    page.goto(lab)
-    player = page.locator(".jp-OutputArea .player").first
-    player.scroll_into_view_if_needed()
-    assert player.locator("img").first.evaluate("image => image.naturalWidth") > 300
-    assert player.locator("input[type=range]").is_visible(), "its script runs: it is trusted"
-
-
 def value_of(slider) -> str:
     return slider.get_attribute("aria-valuenow") or slider.get_attribute("aria-valuetext")
 
 
-def all_run(browser, address):
-    """A page on which every cell of the notebook has been run."""
+def opened(browser, address):
+    """The page of JupyterLab that shows a notebook."""
     page = browser.new_page()
     page.set_default_timeout(60_000)
     page.goto(address)
+    return page
+
+
+def run_all(page) -> None:
     page.wait_for_selector(".jp-Notebook .jp-Cell")
     page.wait_for_function("window.jupyterapp?.shell.currentWidget?.context?.isReady")
     page.evaluate(
@@ -179,38 +181,16 @@ def all_run(browser, address):
         " await panel.sessionContext.ready;"
         " await window.jupyterapp.commands.execute('notebook:run-all-cells'); }"
     )
-    return page
 
 
-@pytest.mark.parametrize("lab", [False], indirect=True)
-def test_without_the_widgets_extension_a_player_moves(browser, lab):
-    page = all_run(browser, lab)
-    slider = page.locator(".jp-OutputArea .player input[type=range]").first
-    before = value_of(slider)
-    slider.focus()
-    page.keyboard.press("ArrowRight")
-    assert value_of(slider) != before
-    shown = " ".join(page.locator(".jp-OutputArea-output").all_inner_texts())
-    assert "LiveFigure(" not in shown and "rror displaying" not in shown
+def test_a_tutorial_is_opened_run_moved_and_opened_again_without_its_kernel(browser, lab, capsys):
+    page = opened(browser, lab)
+    player = page.locator(".jp-OutputArea .player").first
+    player.scroll_into_view_if_needed()
+    assert player.locator("img").first.evaluate("image => image.naturalWidth") > 300
+    assert player.locator("input[type=range]").is_visible(), "its script runs: it is trusted"
 
-
-def test_a_saved_notebook_opened_without_its_kernel_shows_its_player(browser, lab):
-    page = all_run(browser, lab)
-    page.locator(".jp-OutputArea [role=slider]").first.wait_for()
-    page.evaluate(
-        "async () => { await window.jupyterapp.commands.execute('docmanager:save');"
-        " await window.jupyterapp.shell.currentWidget.sessionContext.shutdown(); }"
-    )
-    page.close()
-    page = browser.new_page()
-    page.set_default_timeout(60_000)
-    page.goto(lab)
-    page.locator(".jp-OutputArea .player input[type=range]").first.wait_for()
-    assert not page.get_by_text("Loading widget").count()
-
-
-def test_a_key_on_the_slider_changes_the_figure(browser, lab, capsys):
-    page = all_run(browser, lab)
+    run_all(page)
     slider = page.locator(".jp-OutputArea [role=slider]").first
     slider.wait_for()
     slider.scroll_into_view_if_needed()
@@ -222,10 +202,18 @@ def test_a_key_on_the_slider_changes_the_figure(browser, lab, capsys):
         page.keyboard.press(key)
         times_ms.append(page.evaluate("window.changed"))
         assert value_of(slider) != before
-    page.close()
     with capsys.disabled():
         shown = ", ".join(f"{ms:.0f}" for ms in times_ms)
         print(f"\n{TUTORIAL.name}: from key to picture {shown} ms (a plain slider took 120 ms)")
+
+    page.evaluate(
+        "async () => { await window.jupyterapp.commands.execute('docmanager:save');"
+        " await window.jupyterapp.shell.currentWidget.sessionContext.shutdown(); }"
+    )
+    page.close()
+    page = opened(browser, lab)
+    page.locator(".jp-OutputArea .player input[type=range]").first.wait_for()
+    assert not page.get_by_text("Loading widget").count()
 
 
 LOSING = (
@@ -239,12 +227,13 @@ Explorer("partition replicas=1,2 min.insync.replicas=1", ("0.10.2", "0.11"))
 """
 
 
-def test_a_losing_schedule_is_played_by_clicks_and_by_keys(browser, lab, tmp_path, capsys):
+def test_a_losing_schedule_is_played_by_clicks_and_by_keys(browser, lab, project, capsys):
     notebook = json.loads(TUTORIAL.read_text())
     cell = {"cell_type": "code", "id": "open", "metadata": {}, "source": OPEN, "outputs": []}
     notebook["cells"] = [cell | {"execution_count": None}]
-    (tmp_path / "project" / "notebooks" / "explore.ipynb").write_text(json.dumps(notebook))
-    page = all_run(browser, lab.replace(TUTORIAL.name, "explore.ipynb"))
+    (project / "notebooks" / "explore.ipynb").write_text(json.dumps(notebook))
+    page = opened(browser, lab.replace(TUTORIAL.name, "explore.ipynb"))
+    run_all(page)
     explorer = page.locator(".isrlab-explorer")
     explorer.wait_for()
     times_ms = []
@@ -285,6 +274,19 @@ def test_a_losing_schedule_is_played_by_clicks_and_by_keys(browser, lab, tmp_pat
         explorer.screenshot(path=os.environ["EXPLORER_PNG"])
     with capsys.disabled():
         print("\nfrom click to picture", ", ".join(f"{ms:.0f}" for ms in times_ms), "ms")
+
+
+@pytest.mark.parametrize("lab", [False], indirect=True)
+def test_without_the_widgets_extension_a_player_moves(browser, lab):
+    page = opened(browser, lab)
+    run_all(page)
+    slider = page.locator(".jp-OutputArea .player input[type=range]").first
+    before = value_of(slider)
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    assert value_of(slider) != before
+    shown = " ".join(page.locator(".jp-OutputArea-output").all_inner_texts())
+    assert "LiveFigure(" not in shown and "rror displaying" not in shown
 
 
 @pytest.fixture(scope="module")

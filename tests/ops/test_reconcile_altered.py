@@ -15,6 +15,7 @@ import shutil
 import sys
 from collections import Counter
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -85,12 +86,17 @@ def altered(texts: list[str], place: int, kind: str, chance: random.Random) -> l
     return exchanged
 
 
+@cache
+def places_of(folder: Path) -> list[tuple[str, int]]:
+    """The file and the index of each line that the judge reads."""
+    rows = statements(read_local(folder).events, *JUDGED)
+    return [(row.file, row.line - 1) for row in rows if not row.is_exact and row.topic]
+
+
 def alterations(folder: Path, kind: str, count: int, seed: int):
     """`count` folders, each with the recording and one alteration."""
     chance = random.Random(f"{seed} {folder.relative_to(RECORDINGS)} {kind}")
-    rows = statements(read_local(folder).events, *JUDGED)
-    places = [(row.file, row.line - 1) for row in rows if not row.is_exact and row.topic]
-    made = 0
+    places, made = places_of(folder), 0
     for file, place in chance.sample(places, len(places)):
         path = folder / file
         lines = altered(texts_of(path), place, kind, chance) if ".log" in file else None

@@ -37,9 +37,14 @@ CHANGES = "isr", "isr_before", "replica", "leader_epoch", "partition_epoch"
 
 
 @cache
+def logs_of(name: str):
+    return read_local(FOLDERS[name], "run")
+
+
+@cache
 def recorded(name: str):
     """Rows of events on one clock, the files, and the text of each line."""
-    logs = read_local(FOLDERS[name], "run")
+    logs = logs_of(name)
     rows, files = statements(logs.events), logs.files.to_pylist()
     align_clocks(rows)
     metadata = {file["file"] for file in files if "metadata" in (file["layout"] or "")}
@@ -65,7 +70,7 @@ def changed(row: Statement, **columns) -> Statement:
 
 @pytest.mark.parametrize("name", sorted(FOLDERS))
 def test_no_false_alarm(name):
-    logs = read_local(FOLDERS[name], "run")
+    logs = logs_of(name)
     (verdict,) = history_of(logs.events, logs.files).verdicts()
     assert verdict.faults == ()
     named = re.search(r"-(\d)(\d)(\d)-", name)
@@ -92,7 +97,7 @@ def test_no_false_alarm_where_brokers_start_and_log_late(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["372-cancelled", "moved-392"])
 def test_no_false_alarm_where_only_brokers_report_a_reassignment_of_kraft(name):
-    logs = read_local(FOLDERS[name], "run")
+    logs = logs_of(name)
     (scene,) = history_of(logs.events, logs.files).scenes
     rows = [row for row in scene.rows if "state-change" in row.file]
     assert judge(Scene(rows, scene.files, scene.clocks)).faults == ()

@@ -122,9 +122,10 @@ def wait_for(port: int) -> None:
     raise TimeoutError(f"nobody on port {port}")
 
 
-@contextlib.contextmanager
-def daemons(folder: Path):
-    """A function that starts one of Spark's daemons; they are killed at the end of the block."""
+@pytest.fixture(scope="module")
+def started(tmp_path_factory):
+    """A function that starts one of Spark's daemons; they are killed at the end."""
+    folder = tmp_path_factory.mktemp("daemons")
     with contextlib.ExitStack() as stack:
 
         def start(name: str, role: str, *arguments: str, **more: str) -> subprocess.Popen:
@@ -132,21 +133,11 @@ def daemons(folder: Path):
             own = {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
             process = subprocess.Popen(
                 [SPARK_HOME / "bin/spark-class", f"org.apache.spark.deploy.{role}", *arguments],
-                env=BARE | own | more,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                cwd=folder,
-            )
+                env=BARE | own | more, stdout=log, stderr=log, start_new_session=True, cwd=folder,
+            )  # fmt: skip
             stack.callback(kill, process)
             return process
 
-        yield start
-
-
-@pytest.fixture
-def started(tmp_path):
-    with daemons(tmp_path) as start:
         yield start
 
 
@@ -239,7 +230,7 @@ def test_rows_are_those_of_one_machine_though_a_worker_dies_in_the_middle(
 
 
 @pytest.fixture(scope="module")
-def server(bare_python, tmp_path_factory):
+def server(started, bare_python):
     """The address of a Spark Connect server whose Python has no isrlab."""
     port, name = free_port(), "org.apache.spark.sql.connect.service.SparkConnectServer"
     conf = {"spark.connect.grpc.binding.port": port, "spark.ui.enabled": "false",
@@ -247,10 +238,9 @@ def server(bare_python, tmp_path_factory):
             "spark.sql.shuffle.partitions": 8}  # fmt: skip
     options = chain.from_iterable(("--conf", f"{key}={value}") for key, value in conf.items())
     given = ("--master", "local[2]", "--class", name, *options)
-    with daemons(tmp_path_factory.mktemp("server")) as started:
-        started("server", "SparkSubmit", *given, PYSPARK_PYTHON=str(bare_python))
-        wait_for(port)
-        yield f"sc://127.0.0.1:{port}"
+    started("server", "SparkSubmit", *given, PYSPARK_PYTHON=str(bare_python))
+    wait_for(port)
+    return f"sc://127.0.0.1:{port}"
 
 
 def test_a_connect_server_answers_as_a_session_here(spark, server):

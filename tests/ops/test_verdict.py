@@ -36,9 +36,7 @@ WITH_TRUTH = [name for name in FOLDERS if re.match(r"[a-z]-\d+-|kafka-", name)]
 CHANGES = "isr", "isr_before", "replica", "leader_epoch", "partition_epoch"
 
 
-@cache
-def logs_of(name: str):
-    return read_local(FOLDERS[name], "run")
+logs_of = cache(lambda name: read_local(FOLDERS[name], "run"))
 
 
 @cache

@@ -41,10 +41,9 @@ def test_another_form_of_a_rule_is_noticed(release) -> None:
     forms = [v for v in mutants.variants(KafkaVersion.of(release), kinds) if not v.source]
     others = [v for v in forms if listed.isdisjoint({(v.rule, v.change), (v.rule, "any")})]
     assert len(others) > len(forms) / 2
-    for variant in others:
-        rules = mutants.RULES_OF
-        likely_first = sorted(runs, key=lambda run, rule=variant.rule: rule not in rules[run.kind])
-        assert variant.is_noticed(likely_first), variant
+    for v in others:
+        likely_first = sorted(runs, key=lambda run: v.rule not in mutants.RULES_OF[run.kind])
+        assert v.is_noticed(likely_first), v
 
 
 def test_wrong_variants_of_the_rules_are_noticed() -> None:

@@ -74,7 +74,7 @@ def merged(function: F) -> F:
 def is_ready(function: Any) -> bool:
     """Whether a function is compiled already, by this process or another one."""
     name = function.py_func.__qualname__
-    return bool(function.signatures or list(Path(_CACHE).glob(f"*.{name}-*.nbc")))
+    return bool(function.overloads or list(Path(_CACHE).glob(f"*.{name}-*.nbc")))
 
 
 @contextlib.contextmanager

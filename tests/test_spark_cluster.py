@@ -265,10 +265,8 @@ def test_a_notebook_runs_on_a_connect_server(server, tmp_path):
 
 
 def test_processes_share_a_spark_that_only_they_may_use():
-    asks = (
-        "import isrlab; s = isrlab.spark.session(); print(type(s).__module__, s.range(3).count())"
-    )
-    command, given = [sys.executable, "-c", asks], {"capture_output": True, "timeout": WITHIN_S}
+    ask = "import isrlab; s = isrlab.spark.session(); print(type(s).__module__, s.range(3).count())"
+    command, given = [sys.executable, "-c", ask], {"capture_output": True, "timeout": WITHIN_S}
     with sparks.shared():
         ours = subprocess.run(command, text=True, **given)
         other = subprocess.run(

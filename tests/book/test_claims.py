@@ -90,6 +90,7 @@ def test_a_verdict_turns_with_the_rule(monkeypatch):
         ('shrink") <', 'shrink", script="x") <', "alone: .* no scenario 'x'; .* file: none"),
         ('shrink") <', 'shrink", lag_clock="SLOW") <', "alone: .* lag_clock has no form 'SLOW'"),
         (") <", ") ) <", "alone: time.*: unmatched"),
+        ("time(", "time.__class__(", "alone: time.*: a measure has no Attribute"),
         ("claimed: yes", "claimed: yes; later no", "alone: 'later no' is not a change such as"),
         ("claimed: yes", "claimed: yes\n  releases: from 7.3", "alone: unknown Kafka .* '7.3'"),
         ("claimed: yes", "cases: [[a, yes]]", "alone: a case is .situation, claimed, measure."),

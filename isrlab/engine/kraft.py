@@ -14,8 +14,8 @@ it, whatever its cause, drops the replicas to be removed, and raises the epoch i
 Left out: the waves in which brokers are notified, and remembering all last known
 members instead of the last leader (useLastKnownLeaderInBalancedRecovery=false).
 
-Source: PartitionChangeBuilder.java, trunk of 2024-10-25, lines 215-320 and 400-570. The test
-whether the last known leader is alive is the one corrected by KAFKA-19522.
+Source: PartitionChangeBuilder.java, trunk of 2024-10-25, lines 215-320 and 400-570, with the last
+known leader as corrected by KAFKA-19522 and pull request 20629, after 4.0.
 """
 
 from typing import Any

@@ -141,8 +141,8 @@ class Player:
         if self.player and self.player.has_failed:
             return FAILED
         states = [c.state for c in self.player.controllers] if self.player else []
-        if self.may_elect_fenced and any(x.last_known_elr and not x.isr + x.elr for x in states):
-            raise UnplayableError("election of a fenced last known leader, as in 4.0 (KAFKA-19522)")
+        if self.may_elect_fenced and any(x.last_known_elr for x in states):
+            raise UnplayableError("last known leader as in 4.0 (KAFKA-19522, pull request 20629)")
         return "; ".join(
             _shown(x.leader, x.leader_epoch, x.isr, x.elr, x.replicas, x.adding, x.removing)
             for x in states

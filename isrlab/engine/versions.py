@@ -191,12 +191,12 @@ class KafkaVersion(Shared):
         """
         for rule in sorted(set(choices) - set(RULES)):
             raise ValueError(f"unknown rule {rule!r}; known: {', '.join(RULES)}")
-        for rule in [rule for rule, value in choices.items() if isinstance(value, str)]:
-            forms = getattr(type(getattr(self, rule)), "__members__", {})
-            if choices[rule] not in forms:
-                valid = f"known: {', '.join(forms)}"
-                raise ValueError(f"{rule} has no form {choices[rule]!r}; {valid}")
-            choices[rule] = forms[choices[rule]]
+        for rule, value in choices.items():
+            kind = type(getattr(self, rule))
+            if issubclass(kind, c.Form) and isinstance(value, str):
+                if value not in (forms := kind.__members__):
+                    raise ValueError(f"{rule} has no form {value!r}; known: {', '.join(forms)}")
+                choices[rule] = forms[value]
         switched = ", ".join(f"{k}={getattr(v, 'name', v)}" for k, v in choices.items())
         return replace(self, name=f"{self.name} ({switched})", **choices)  # type: ignore[arg-type]
 

@@ -166,7 +166,6 @@ def value_of(slider) -> str:
 
 
 def opened(browser, address):
-    """The page of JupyterLab that shows a notebook."""
     page = browser.new_page()
     page.set_default_timeout(60_000)
     page.goto(address)

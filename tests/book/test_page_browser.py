@@ -37,8 +37,10 @@ ACT = """
 line => new Promise((resolve, reject) => {
   const button = document.querySelector(`.actions [data-line="${line}"]`);
   const field = document.querySelector('.line');
-  const began = performance.now();
+  const steps = () => document.querySelectorAll('.tree .path').length;
+  const before = steps(), began = performance.now();
   new MutationObserver((_, own) => {
+    if (steps() === before) return;  // something else was drawn, such as the table of releases
     own.disconnect();
     requestAnimationFrame(() => setTimeout(() => resolve(performance.now() - began)));
   }).observe(document.querySelector('.below'), {childList: true, subtree: true});

@@ -126,6 +126,7 @@ class Player:
         self.alive = {broker: m.BrokerInfo(broker, 0) for broker in self.up}  # to the controller
         self.clean: set[int] = set()  # were shut down cleanly
         self.registered: set[int] = set()  # and not unfenced yet
+        self.stopping: set[int] = set()  # leaders, which wait for others to take over
         self.epoch = 0
         self.player: ControllerPlayer | None = None
 
@@ -149,7 +150,7 @@ class Player:
         )
 
     def ignore(self, *_: str) -> None:
-        """Actions that change no partition: `write`, `assign-dirs`, and the timer since 3.9."""
+        """Actions that change no partition: `write` and `assign-dirs`."""
 
     def _state(self, place: str) -> tuple[int, Controller]:
         topic, number = place[1:].split("-")
@@ -192,6 +193,7 @@ class Player:
         number = int(broker)
         was_leader = self.player and any(c.leader == number for c in self.player.controllers)
         self._ask(m.ControlledShutdown(number))
+        self.stopping.add(number)
         if not was_leader:
             self.expire(broker)
             self.up.discard(number)
@@ -210,6 +212,7 @@ class Player:
             except NoReplicaError:
                 self.player.has_failed = True
         self.up.add(number)
+        self.stopping.discard(number)
         self.clean.discard(number)
         self.registered.add(number)
 
@@ -232,6 +235,9 @@ class Player:
     def elect(self, place: str, kind: str) -> None:
         self._ask(m.ElectLeaders(kind), self._state(place)[0])
 
+    def unclean_timer(self) -> None:
+        self._ask(m.ElectUncleanLeaders())
+
     def _alter(self, place: str, isr: set[int]) -> None:
         number, state = self._state(place)
         if state.leader not in self.up:
@@ -252,18 +258,19 @@ class Player:
             self._alter(place, {*state.isr} - {int(broker)})
 
     def config(self, of: str, value: str) -> None:
-        of_cluster = of == "cluster"
-        if of_cluster:
+        was_set, is_news = bool(self.topic_min), of == "cluster"
+        if is_news:
             self.cluster_min = _number(value)
         else:
             self.topic_min = _number(value)
-        wanted = self.topic_min or self.cluster_min
-        self._ask(m.IncrementalAlterConfigs(wanted, of_cluster))
+            is_news = was_set is not bool(self.topic_min)  # also if it is the cluster's value
+        self._ask(m.IncrementalAlterConfigs(self.topic_min or self.cluster_min, is_news))
 
     def settle(self) -> None:
         """Restarts each broker that is down or unknown to the controller; all replicas catch up."""
         for broker in self.brokers:
-            if broker not in self.up or broker not in {*self.alive, *self.registered}:
+            known = {*self.alive, *self.registered} - self.stopping
+            if broker not in self.up or broker not in known:
                 self.kill(str(broker))
                 self.expire(str(broker))
                 self.start(str(broker))

@@ -24,14 +24,10 @@ from isrlab_book.page.build import PLAY, PageError, build
 MARKUP = '<img src=x onerror="window.ran=1"><script>window.ran=1</script>'
 WAIT_MS = 180_000  # the machine may be busy
 LOSING = ("kill 1", "elect", "kill 2", "elect", "stabilize")
-# A day with one fault after another.
+# One fault after another.
 ACTIONS = """\
-produce 1 acks=all; stabilize; advance 600ms; kill 2; advance 10s; start 2; stabilize
-produce 1 acks=1; advance 100ms; hard_bounce 1; stabilize; pause 3; produce 1 acks=all
-advance 600ms; resume 3; stabilize; cut 1 2; produce 1 acks=all; stabilize; advance 10s
-heal 1 2; stabilize; flush 1; power_loss 3; start 3; stabilize; reassign 1,2; stabilize
-advance 45s; produce 1 acks=1; clean_shutdown 1; stabilize; start 1; advance 600ms; stabilize
-elect preferred; stabilize"""
+produce 1 acks=all; stabilize; kill 2; advance 10s; start 2; pause 3; resume 3
+cut 1 2; power_loss 3; start 3; reassign 1,2; elect preferred"""
 # Takes a step, and resolves to the ms until it is drawn and the browser is idle again.
 ACT = """
 line => new Promise((resolve, reject) => {
@@ -241,7 +237,7 @@ def test_the_picture_of_a_step_comes_soon_after_it(context, site, capsys):
     with capsys.disabled():
         print(f"\nfrom choice to picture, {len(times_ms)} steps in {versions} versions:",
               f"median {statistics.median(times_ms):.0f} ms,",
-              f"95 % {statistics.quantiles(times_ms, n=20)[-1]:.0f} ms")  # fmt: skip
+              f"longest {max(times_ms):.0f} ms")  # fmt: skip
 
 
 def test_hostile_links_and_schedules_leave_the_page_alive(context, site):

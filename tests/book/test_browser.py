@@ -28,6 +28,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
+    "--process-per-site",  # so that the pages of a profile share what the browser has compiled
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
 QUIET = {"checkForUpdates": False, "fetchNews": "false", "doNotDisturbMode": True}

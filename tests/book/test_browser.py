@@ -107,18 +107,18 @@ def project(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def lab(project, tmp_path_factory, request):
-    """JupyterLab on the project: the address of one of its notebooks for `goto`.
+def settings(tmp_path_factory):
+    """The folder of JupyterLab's settings, which it reads for each page."""
+    settings = tmp_path_factory.mktemp("lab") / "config" / "labconfig"
+    settings.mkdir(parents=True)
+    (settings / "default_setting_overrides.json").write_text(json.dumps(LAB_SETTINGS))
+    return settings
 
-    With the parameter False, without the extension that shows widgets.
-    """
-    tmp_path = tmp_path_factory.mktemp("lab")
-    settings = tmp_path / "config" / "labconfig" / "default_setting_overrides.json"
-    settings.parent.mkdir(parents=True)
-    settings.write_text(json.dumps(LAB_SETTINGS))
-    if not getattr(request, "param", True):
-        off = {"disabledExtensions": {"@jupyter-widgets/jupyterlab-manager": True}}
-        settings.with_name("page_config.json").write_text(json.dumps(off))
+
+@pytest.fixture(scope="module")
+def lab(project, settings):
+    """JupyterLab on the project: the address of one of its notebooks for `goto`."""
+    tmp_path = settings.parents[1]
     private = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "IPYTHONDIR": "ipython"}
     port, token = free_port(), secrets.token_hex(16)
     server = subprocess.Popen(
@@ -276,9 +276,11 @@ def test_a_losing_schedule_is_played_by_clicks_and_by_keys(browser, lab, project
         print("\nfrom click to picture", ", ".join(f"{ms:.0f}" for ms in times_ms), "ms")
 
 
-@pytest.mark.parametrize("lab", [False], indirect=True)
-def test_without_the_widgets_extension_a_player_moves(browser, lab):
+def test_without_the_widgets_extension_a_player_moves(browser, lab, settings):
+    off = {"disabledExtensions": {"@jupyter-widgets/jupyterlab-manager": True}}
+    (settings / "page_config.json").write_text(json.dumps(off))
     page = opened(browser, lab)
+    (settings / "page_config.json").unlink()
     run_all(page)
     slider = page.locator(".jp-OutputArea .player input[type=range]").first
     before = value_of(slider)

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -32,18 +33,22 @@ FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
 QUIET = {"checkForUpdates": False, "fetchNews": "false", "doNotDisturbMode": True}
+SETTINGS = "config/labconfig"  # JupyterLab reads it for each page
 LAB_SETTINGS = {
     "@jupyterlab/apputils-extension:notification": QUIET,
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
 }
+PANEL = "jupyterapp.shell.currentWidget"
+COMMAND = """
+async ([name, how]) => { await jupyterapp.restored; await jupyterapp.commands.execute(name, how); }
+"""
 # Resolves to the milliseconds from the next key to the next change of the slider's picture.
 MEASURE = """
 slider => {
   const cell = slider.closest('.jp-OutputArea').parentElement.closest('.jp-Cell');
-  const picture = () => [...cell.querySelectorAll('img, svg, canvas')]
-    .map(e => e.currentSrc || e.outerHTML).join();
-  const before = picture();
-  let pressed;
+  const all = () => [...cell.querySelectorAll('img, svg, canvas')];
+  const picture = () => all().map(e => e.currentSrc || e.outerHTML).join();
+  let pressed, before = picture();
   slider.addEventListener('keydown', () => pressed = performance.now(), {once: true});
   window.changed = new Promise((resolve, reject) => {
     const look = () => {
@@ -99,27 +104,19 @@ def only_this_machine(route) -> None:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A copy of the notebooks beside the data."""
+    """A copy of the notebooks beside the data, and JupyterLab's settings."""
     project = tmp_path_factory.mktemp("project")
     shutil.copytree(TUTORIAL.parent, project / "notebooks")
     (project / "data").symlink_to(ROOT / "data")
+    (project / SETTINGS).mkdir(parents=True)
+    (project / SETTINGS / "default_setting_overrides.json").write_text(json.dumps(LAB_SETTINGS))
     return project
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory):
-    """The folder of JupyterLab's settings, which it reads for each page."""
-    settings = tmp_path_factory.mktemp("lab") / "config" / "labconfig"
-    settings.mkdir(parents=True)
-    (settings / "default_setting_overrides.json").write_text(json.dumps(LAB_SETTINGS))
-    return settings
-
-
-@pytest.fixture(scope="module")
-def lab(project, settings):
-    """JupyterLab on the project: the address of one of its notebooks for `goto`."""
-    tmp_path = settings.parents[1]
-    private = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "IPYTHONDIR": "ipython"}
+def lab(project):
+    """JupyterLab on the project: its address for `goto`."""
+    private = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "own", "IPYTHONDIR": "ipython"}
     port, token = free_port(), secrets.token_hex(16)
     server = subprocess.Popen(
         [
@@ -129,13 +126,13 @@ def lab(project, settings):
             *("--LabApp.expose_app_in_browser=True", "--LabApp.news_url=None"),
             f"--ServerApp.root_dir={project / 'notebooks'}",
         ],
-        env={**os.environ, **{k: str(tmp_path / v) for k, v in private.items()}},
+        env={**os.environ, **{k: str(project / v) for k, v in private.items()}},
         stdout=subprocess.DEVNULL,
-        stderr=(tmp_path / "lab.log").open("w"),
+        stderr=(project / "lab.log").open("w"),
     )
     try:
-        wait_until_up(f"http://127.0.0.1:{port}/api?token={token}", server, tmp_path / "lab.log")
-        yield f"http://127.0.0.1:{port}/lab/tree/{TUTORIAL.name}?token={token}&reset"
+        wait_until_up(f"http://127.0.0.1:{port}/api?token={token}", server, project / "lab.log")
+        yield f"http://127.0.0.1:{port}/lab?token={token}&reset"
     finally:
         server.terminate()  # it first asks its kernels to stop, which a busy one may not hear
         try:
@@ -146,19 +143,16 @@ def lab(project, settings):
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
         return probe.getsockname()[1]
 
 
 def wait_until_up(url: str, server: subprocess.Popen, log: Path) -> None:
     for _ in range(300):
         assert server.poll() is None, log.read_text()
-        try:
-            urllib.request.urlopen(url, timeout=5).close()
-            return
-        except OSError:
-            time.sleep(0.2)
+        with suppress(OSError):
+            return urllib.request.urlopen(url, timeout=5).close()
+        time.sleep(0.2)
     raise AssertionError(f"JupyterLab did not start:\n{log.read_text()}")
 
 
@@ -166,25 +160,33 @@ def value_of(slider) -> str:
     return slider.get_attribute("aria-valuenow") or slider.get_attribute("aria-valuetext")
 
 
-def opened(browser, address):
-    page = browser.new_page()
+@pytest.fixture(scope="module")
+def page(chromium, lab):
+    """JupyterLab, which takes seconds to load; tests open their notebooks in it."""
+    return opened(chromium, lab)
+
+
+def opened(chromium, address):
+    page = chromium.new_page()  # with a profile of its own
+    page.route("**/*", only_this_machine)
     page.set_default_timeout(60_000)
     page.goto(address)
     return page
 
 
+def show(page, path) -> None:
+    page.wait_for_function("window.jupyterapp")
+    page.evaluate(COMMAND, ["docmanager:open", {"path": path}])
+    page.wait_for_function(f"{PANEL}?.context?.path === '{path}'")
+
+
 def run_all(page) -> None:
-    page.wait_for_selector(".jp-Notebook .jp-Cell")
-    page.wait_for_function("window.jupyterapp?.shell.currentWidget?.context?.isReady")
-    page.evaluate(
-        "async () => { const panel = window.jupyterapp.shell.currentWidget;"
-        " await panel.sessionContext.ready;"
-        " await window.jupyterapp.commands.execute('notebook:run-all-cells'); }"
-    )
+    page.evaluate(f"{PANEL}.context.ready.then(() => {PANEL}.sessionContext.ready)")
+    page.evaluate(COMMAND, ["notebook:run-all-cells", {}])
 
 
-def test_a_tutorial_is_opened_run_moved_and_opened_again_without_its_kernel(browser, lab, capsys):
-    page = opened(browser, lab)
+def test_a_tutorial_is_opened_run_moved_and_opened_again_without_its_kernel(page, lab, capsys):
+    show(page, TUTORIAL.name)
     player = page.locator(".jp-OutputArea .player").first
     player.scroll_into_view_if_needed()
     assert player.locator("img").first.evaluate("image => image.naturalWidth") > 300
@@ -203,15 +205,12 @@ def test_a_tutorial_is_opened_run_moved_and_opened_again_without_its_kernel(brow
         times_ms.append(page.evaluate("window.changed"))
         assert value_of(slider) != before
     with capsys.disabled():
-        shown = ", ".join(f"{ms:.0f}" for ms in times_ms)
-        print(f"\n{TUTORIAL.name}: from key to picture {shown} ms (a plain slider took 120 ms)")
+        print("\nfrom key to picture", ", ".join(f"{ms:.0f}" for ms in times_ms), "ms")
 
-    page.evaluate(
-        "async () => { await window.jupyterapp.commands.execute('docmanager:save');"
-        " await window.jupyterapp.shell.currentWidget.sessionContext.shutdown(); }"
-    )
-    page.close()
-    page = opened(browser, lab)
+    page.evaluate(COMMAND, ["docmanager:save", {}])
+    page.evaluate(f"{PANEL}.sessionContext.shutdown()")
+    page.goto(lab)
+    show(page, TUTORIAL.name)
     page.locator(".jp-OutputArea .player input[type=range]").first.wait_for()
     assert not page.get_by_text("Loading widget").count()
 
@@ -227,12 +226,12 @@ Explorer("partition replicas=1,2 min.insync.replicas=1", ("0.10.2", "0.11"))
 """
 
 
-def test_a_losing_schedule_is_played_by_clicks_and_by_keys(browser, lab, project, capsys):
+def test_a_losing_schedule_is_played_by_clicks_and_by_keys(page, project, capsys):
     notebook = json.loads(TUTORIAL.read_text())
     cell = {"cell_type": "code", "id": "open", "metadata": {}, "source": OPEN, "outputs": []}
     notebook["cells"] = [cell | {"execution_count": None}]
     (project / "notebooks" / "explore.ipynb").write_text(json.dumps(notebook))
-    page = opened(browser, lab.replace(TUTORIAL.name, "explore.ipynb"))
+    show(page, "explore.ipynb")
     run_all(page)
     explorer = page.locator(".isrlab-explorer")
     explorer.wait_for()
@@ -276,11 +275,12 @@ def test_a_losing_schedule_is_played_by_clicks_and_by_keys(browser, lab, project
         print("\nfrom click to picture", ", ".join(f"{ms:.0f}" for ms in times_ms), "ms")
 
 
-def test_without_the_widgets_extension_a_player_moves(browser, lab, settings):
+def test_without_the_widgets_extension_a_player_moves(chromium, lab, project):
     off = {"disabledExtensions": {"@jupyter-widgets/jupyterlab-manager": True}}
-    (settings / "page_config.json").write_text(json.dumps(off))
-    page = opened(browser, lab)
-    (settings / "page_config.json").unlink()
+    (project / SETTINGS / "page_config.json").write_text(json.dumps(off))
+    page = opened(chromium, lab)
+    (project / SETTINGS / "page_config.json").unlink()
+    show(page, TUTORIAL.name)
     run_all(page)
     slider = page.locator(".jp-OutputArea .player input[type=range]").first
     before = value_of(slider)

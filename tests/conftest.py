@@ -22,7 +22,7 @@ matplotlib.use("Agg")
 SLOW = Path(__file__).with_name("slow.txt")
 CHECK_S = 41  # seconds of processor time; two processes take half as long
 # Fixtures for which the first test waits; tests of one are not parted, or it is made twice.
-SHARED = {"spark", "chromium", "executed", "made", "page_folder", "wheels", "played"}
+SHARED = {"spark", "chromium", "executed", "made", "page_folder", "wheels"}
 CORE = "test_scenario_prints_what_it_says", "test_its_notebook_says_it"  # never left out
 
 

@@ -17,7 +17,7 @@ from isrlab.events import SCHEMA, exact
 from isrlab.show import replicas
 from isrlab.world import scenario, words
 from isrlab.world.cluster import START_MS
-from isrlab.world.script import MOST_CAPTION
+from isrlab.world.script import MOST_CAPTION, Block
 
 DATA = Path(__file__).parents[2] / "data"
 SCENARIOS = sorted((DATA / "scenarios").glob("*.txt"))
@@ -49,61 +49,53 @@ def test_scenario_prints_what_it_says(path: Path, request: pytest.FixtureRequest
     DIFFERING.remove(path.stem)
 
 
-EVERY = [
-    pytest.param((path, column), id=path.stem + column)
-    for path, column in product(SCENARIOS, PRESETS)
-]
-
-
-@pytest.fixture(scope="module", params=EVERY)
-def played(request) -> tuple[str, str, scenario.Run]:
-    """Every scenario in every generation, played once for all tests of it.
+@pytest.mark.parametrize(
+    ("path", "column"), product(SCENARIOS, PRESETS), ids=lambda part: getattr(part, "stem", part)
+)
+def test_a_scenario_in_every_generation(path: Path, column: str) -> None:
+    """It breaks what the file says; captions, titles and events are those of what happens.
 
     A scenario that differs in its own version, and fails above, is skipped in the other versions.
     If many differ, all are skipped: a wrong rule shows within two minutes, not within an hour.
     """
-    path, column = request.param
     if path.stem in DIFFERING or len(DIFFERING) > MANY:
         pytest.skip("scenarios differ in their own versions")
-    return path.stem, column, scenario.play(path.read_text(), version=PRESETS[column])
-
-
-def test_a_scenario_breaks_what_it_says(played) -> None:
-    """The promises that data/broken_promises.txt names, and no others."""
-    name, column, run = played
-    assert set(run.violations) == broken(name, column)
-
-
-def test_a_written_caption_stands_only_where_it_is_true(played) -> None:
-    """If the block prints what the file stores; otherwise the events give the sentence."""
-    *_, run = played
+    run = scenario.play(path.read_text(), version=PRESETS[column])
+    assert set(run.violations) == broken(path.stem, column)
     for block in run.blocks:
-        is_stored = block.printed.rstrip() == block.expected.rstrip()
-        is_written = bool(block.comment) and len(block.comment) <= MOST_CAPTION and is_stored
-        shown, summary = words.caption(run, block), words.summary(run, block)
-        others = [text.partition("`: ")[2] for text in block.comments if text.startswith("Where `")]
-        assert shown == block.comment if is_written else shown in (summary, *others)
-        assert all(0 < len(text) <= MOST_CAPTION for text in (summary, *others))
+        is_true_caption(run, block)
+    for part in run.topic:
+        is_true_title(part)
+    has_the_stored_isr(run, PRESETS[column].name)
 
 
-def test_a_title_fits_its_picture(played) -> None:
-    """It is of the partition's own records, and of the last moment."""
-    for part in played[-1].topic:
-        title, outcome = replicas.story_finding(part), part.cluster.observer.outcome
-        live = part.frames[-1].brokers.values()
-        assert ("diverge" in title) == bool(outcome.diverged)
-        assert outcome.diverged or ("lost" in title) == bool(outcome.lost_acknowledged)
-        assert ("was committed" in title or "were committed" in title) <= bool(outcome.lost)
-        assert "no broker leads" not in title or not any(isinstance(b.role, Leader) for b in live)
+def is_true_caption(run: scenario.Run, block: Block) -> None:
+    """A written caption stands only where the block prints what the file stores; otherwise the
+    events give the sentence."""
+    is_stored = block.printed.rstrip() == block.expected.rstrip()
+    is_written = bool(block.comment) and len(block.comment) <= MOST_CAPTION and is_stored
+    shown, summary = words.caption(run, block), words.summary(run, block)
+    others = [text.partition("`: ")[2] for text in block.comments if text.startswith("Where `")]
+    assert shown == block.comment if is_written else shown in (summary, *others)
+    assert all(0 < len(text) <= MOST_CAPTION for text in (summary, *others))
 
 
-def test_the_stored_isr_of_a_scenario_is_in_its_events(played) -> None:
-    """`events` also refuses keys of `detail` that are not listed."""
-    _, column, run = played
+def is_true_title(part: scenario.Run) -> None:
+    """The picture's title is of the partition's own records, and of the last moment."""
+    title, outcome = replicas.story_finding(part), part.cluster.observer.outcome
+    live = part.frames[-1].brokers.values()
+    assert ("diverge" in title) == bool(outcome.diverged)
+    assert outcome.diverged or ("lost" in title) == bool(outcome.lost_acknowledged)
+    assert ("was committed" in title or "were committed" in title) <= bool(outcome.lost)
+    assert "no broker leads" not in title or not any(isinstance(b.role, Leader) for b in live)
+
+
+def has_the_stored_isr(run: scenario.Run, version: str) -> None:
+    """The ISRs in its events are those of its frames; `events` also refuses unknown details."""
     events = run.events()
     assert events.schema == SCHEMA
     ((key, spans),) = exact.isr_spans(events).items()
-    assert key == (PRESETS[column].name, "t", 0)
+    assert key == (version, "t", 0)
     groups = groupby(spans, key=lambda span: {*span.isr})  # several spans, if its replicas change
     first = [next(same) for _, same in groups]
     stored = ((f.now_ms - START_MS, f.controller.isr) for f in run.frames)

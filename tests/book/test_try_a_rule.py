@@ -51,18 +51,6 @@ def test_the_search_judges_a_rule(name, release, broken, kept) -> None:
     assert broken in with_the_rule and kept in as_released
 
 
-def test_the_search_finds_what_kafka_19975_brought_and_a_repair_that_prevents_it() -> None:
-    idea = try_a_rule.proposal("complete before all are in sync")
-    versions = {"rule": idea.tried, "repaired": idea.tried.with_(elr_of_replicas_only=True)}
-    results = try_a_rule.searched(idea, versions)
-    assert try_a_rule.verdict(results["rule"]).startswith("broken by 7 actions")
-    assert try_a_rule.verdict(results["repaired"]).startswith("no scenario of up to 7 actions")
-    text = results["rule"].text
-    assert text is not None
-    promise = idea.asked.split()[0]
-    assert promise in scenario.play(try_a_rule.in_steps(text), version=idea.tried).violations
-
-
 def test_what_notices_a_rule() -> None:
     idea = try_a_rule.proposal("do not hold the high watermark")
     before, after = try_a_rule.known(idea.base), try_a_rule.known(idea.tried)

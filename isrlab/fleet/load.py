@@ -278,11 +278,11 @@ def _bursts(config: FleetConfig, partition: int) -> _Bursts:
 
 
 def _order(ts_ms: Ints) -> Ints:
-    """A stable order of times; sorting combined numbers is three times as fast."""
-    bits = len(ts_ms).bit_length()
-    keys = (ts_ms << bits) | np.arange(len(ts_ms))
-    keys.sort()
-    return keys & ((1 << bits) - 1)
+    """A stable order of times, by 16 bits at once: numpy sorts these in linear time."""
+    order = np.argsort(ts_ms.astype(np.uint16), kind="stable")
+    for shift in range(16, int(ts_ms.max(initial=0)).bit_length(), 16):
+        order = order[np.argsort((ts_ms >> shift).astype(np.uint16)[order], kind="stable")]
+    return order
 
 
 def _swing(config: FleetConfig, ts_ms: NDArray[np.float64]) -> NDArray[np.float64] | float:

@@ -17,16 +17,16 @@ EVERY_S = 1.0
 @contextmanager
 def shown(text: Callable[[], str], in_logs: bool = False) -> Iterator[None]:
     """Show `text()` while the body runs, after its first two seconds."""
-    is_notebook, stop = "ipykernel" in sys.modules, threading.Event()
+    kernel = sys.modules.get("ipykernel.kernelapp")  # in a process that may be no kernel itself
+    is_notebook, stop = kernel and kernel.IPKernelApp.initialized(), threading.Event()
     show = _in_notebook if is_notebook else _in_terminal if sys.stderr.isatty() else _in_a_log
 
     def watch() -> None:
-        if stop.wait(QUIET_S):
-            return
-        show(text())
-        while not stop.wait(EVERY_S):
+        if not stop.wait(QUIET_S):
             show(text())
-        show("")
+            while not stop.wait(EVERY_S):
+                show(text())
+            show("")
 
     watcher = threading.Thread(target=watch, daemon=True)
     if in_logs or show is not _in_a_log:

@@ -19,7 +19,7 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 from cases.tables import rows_of
-from isrlab import fleet
+from isrlab import fleet, progress
 from isrlab.fleet import store
 from isrlab.fleet.cell import leaders
 from isrlab.fleet.config import FleetConfig
@@ -171,6 +171,14 @@ def test_an_interrupted_run_goes_on_where_it_stopped(spark, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in done} == done
     assert rows_of(events) == rows_of(fleet.stored(spark, SLOW))
     assert not list(tmp_path.glob("run=*/.*"))
+
+
+def test_progress_goes_to_the_error_stream_where_a_kernel_is_only_imported(monkeypatch, capsys):
+    pytest.importorskip("ipykernel.kernelapp")
+    monkeypatch.setattr(progress, "QUIET_S", 0)
+    with progress.shown(lambda: "at work", in_logs=True):
+        time.sleep(0.2)
+    assert capsys.readouterr() == ("", "at work\n")
 
 
 def test_progress_is_shown_in_a_notebook_and_cleared():

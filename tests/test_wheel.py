@@ -164,10 +164,21 @@ def wheels(tmp_path_factory):
     return folder
 
 
+UV = Path(sys.executable).with_name("uv")
+
+
 def uv(*arguments: str) -> bool:
     """Run uv, which takes a third of pip's time; False where it is missing, or fails."""
-    command = [Path(sys.executable).with_name("uv"), *arguments]
-    return command[0].exists() and not subprocess.run(command, capture_output=True).returncode
+    return UV.exists() and not subprocess.run([UV, *arguments], capture_output=True).returncode
+
+
+def built() -> list[str]:
+    """Options that name Spark's wheels in uv's cache. Some registries have its source only, and
+    give it without a date: then each environment would take twenty seconds to build it again."""
+    asked = [UV, "cache", "dir"]
+    cache = subprocess.check_output(asked, text=True).strip() if UV.exists() else os.devnull
+    wheels = sorted(Path(cache).glob("sdists-*/**/pyspark-*.whl"), key=os.path.getmtime)[-1:]
+    return [word for wheel in wheels for word in ("--find-links", str(wheel.parent))]
 
 
 def pip(python: Path | str, *arguments: str) -> None:
@@ -250,7 +261,7 @@ def test_each_extra_suffices_in_an_empty_environment(extras, wheels, programs, t
     venv.create(tmp_path / "env", symlinks=True)
     python = tmp_path / "env" / "bin" / "python"
     wanted = "--find-links", str(wheels), f"isrlab[{extras}]=={isrlab.__version__}"
-    if not uv("pip", "install", "--python", str(python), *wanted):
+    if not uv("pip", "install", "--python", str(python), *built(), *wanted):
         subprocess.run([python, "-m", "ensurepip"], capture_output=True, check=True)
         pip(python, "install", "--no-compile", *wanted)
     (tmp_path / "loss.txt").write_text(LOSS)

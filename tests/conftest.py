@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import Counter
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import matplotlib
 import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
+from xdist.scheduler import LoadFileScheduling
 
 from isrlab import spark as isrlab_spark
 from isrlab.java import JavaMissingError
@@ -39,6 +42,23 @@ def pytest_addoption(parser):
     )
     parser.addoption("--store-slow", action="store_true", help="after a run of all: renew slow.txt")
     parser.addoption("--fuzz", action="store_true", help="all prefixes, 10,000 flips: minutes")
+
+
+class OneSpark(LoadFileScheduling):
+    """A file's tests run in one process, and all that need Spark in the same one, with one JVM."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "on Spark" if _is_on_spark(self.config.rootpath / file) else file
+
+
+@cache
+def _is_on_spark(file: Path) -> bool:
+    return re.search(r"def \w+\([^)]*\bspark\b", file.read_text("utf-8")) is not None
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return OneSpark(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(config, items):

@@ -76,7 +76,7 @@ $(CLASSES): $(INSTALLED)
 	from isrlab import spark; session = spark.session('local[1]'); session.range(3).count(); \
 	java = session.sparkContext._gateway; session.stop(); java.shutdown(); \
 	java.proc.stdin.close(); java.proc.wait()" > /dev/null 2>&1 && mv $@.new $@ || \
-	echo "there is none: Java will start more slowly"
+	echo "no archive was made: Java starts more slowly"
 
 every-test: $(CLASSES)
 	$(PYTEST) --durations=20 --nbval --nbval-current-env tests $(TUTORIALS) $(ARGS)

@@ -63,9 +63,8 @@ def replayed(log_dir: PathName, target: PathName, step_ms: int) -> Iterator[int]
     Yields the time up to which they are written, in ms since the epoch.
     """
     written: list[tuple[int, str, int, str]] = []
-    for source in find(log_dir):
-        data = () if source.skipped else lines(source.path)
-        texts = [line.text.decode("utf-8", "replace") for line in data]
+    for source in (each for each in find(log_dir) if not each.skipped):
+        texts = [line.text.decode("utf-8", "replace") for line in lines(source.path)]
         reader, ts_ms = LineReader(None, Layout.of(texts[:200])), 0
         for number, text in enumerate(texts):
             head = reader.time_of(text)
@@ -73,12 +72,15 @@ def replayed(log_dir: PathName, target: PathName, step_ms: int) -> Iterator[int]
             written.append((ts_ms, source.name.removesuffix(".gz"), number, text))
     written.sort(reverse=True)
     for now_ms in range(written[-1][0], written[0][0] + step_ms, step_ms):
+        step: dict[str, list[str]] = {}
         while written and written[-1][0] <= now_ms:
             _, name, _, text = written.pop()
+            step.setdefault(name, []).append(f"{text}\n")
+        for name, own in step.items():
             path = Path(target) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as file:
-                file.write(f"{text}\n")
+                file.writelines(own)
         yield now_ms
 
 
@@ -110,7 +112,6 @@ def known_outages(log_dir: str | Path) -> list[Outage]:
 def events(release: str) -> pa.Table:
     """The events of a recording as its lines report them, in order; the run is `RUNS[release]`.
 
-    From all logs of all brokers: events that a controller reports have `detail.said_by`, and
-    `detail.file` names the log.
+    Events that a controller reports have `detail.said_by`, and `detail.file` names the log.
     """
     return read_local(folder(release), run=RUNS[release]).events

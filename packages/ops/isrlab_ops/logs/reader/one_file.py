@@ -207,13 +207,12 @@ class LogFile:
 
     def _told(self, number: int, event: Event, line: str) -> ReadRow:
         """An event as a row, with the facts about its line."""
-        head, ts_ms, broker = self.reader.head, event["ts_ms"], event.get("broker")
+        head, detail, broker = self.reader.head, event["detail"], event.get("broker")
         assert head is not None
         self._loggers.add((head.level, head.logger))
         if broker is not None:
             self.brokers[""].add(broker)
             self.brokers[head.source].add(broker)
-        detail = event["detail"]
         zone = self._zone_of(number, head, detail) if head.is_local else None
         if zone and (not self.zones or self.zones[-1].ahead_ms != zone.ahead_ms):
             self.zones.append(zone)
@@ -223,7 +222,7 @@ class LogFile:
         row = Statement(*map(event.get, COLUMNS))  # type: ignore[arg-type]
         row.isr, row.isr_before = _ids(row.isr), _ids(row.isr_before)
         row.said_by = detail.get("said_by", "")
-        row.file, row.line, row.printed_ms = self.source.name, number, ts_ms
+        row.file, row.line, row.printed_ms = self.source.name, number, row.ts_ms
         row.text, row.above = line, "" if head.message in line else head.message
         return ReadRow(row, words, head.source, head.is_local)
 
@@ -252,7 +251,8 @@ class LogFile:
     def warnings(self, zones: Zones) -> Iterator[tuple[int, str, int, str]]:
         """Time, file, number and text of the lines of WARN and above among its last ones."""
         for back, text in enumerate(self._before):
-            head, line = self._quiet_head(text), self.lines - back
+            is_loud = any(level in text.upper() for level in WARN_AND_ABOVE)  # quicker than a head
+            head, line = is_loud and self._quiet_head(text), self.lines - back
             if head and head.level in WARN_AND_ABOVE and not head.lacks:
                 ahead_ms = zones.ahead_ms(self.source.name, [line], [head.ts_ms])[0]
                 yield head.ts_ms - head.is_local * ahead_ms, self.source.name, line, text

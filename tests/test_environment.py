@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import tomllib
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import yaml
 
 import isrlab
 from requirements import requirements
-from test_house import imports_of
+from test_house import imports_of, nodes_of
 
 ROOT = Path(__file__).parent.parent
 SIBLINGS = ("ops", "proof", "book")
@@ -25,6 +26,8 @@ PROJECTS = {
 PROJECT = PROJECTS["isrlab"]
 ENVIRONMENT = yaml.safe_load((ROOT / "environment.yml").read_text())
 OWN = ("isrlab", "packages", "tests", "tools", "benchmarks")
+own_names = cache(lambda: {path.stem for name in OWN for path in (ROOT / name).rglob("*")})
+distributions_of = cache(packages_distributions)
 NOT_PYTHON_LIBRARIES = {"python", "openjdk", "make", "pip"}
 
 
@@ -105,11 +108,11 @@ def test_the_citation_and_the_changes_are_of_this_version():
 ])  # fmt: skip
 def test_every_imported_library_is_listed(folder, allowed):
     extras = {"jpype": ["jpype1"], "confluent_kafka": ["confluent-kafka"]}  # may be missing
-    distributions = {**extras, **packages_distributions()}
-    own = {path.stem for name in OWN for path in (ROOT / name).rglob("*")} | set(OWN)
+    distributions, own = {**extras, **distributions_of()}, own_names() | set(OWN)
     files = [p for p in (ROOT / folder).rglob("*.py") if p.name not in ("setup.py", "with_data.py")]
     for path in sorted(files):
         modules = {name.partition(".")[0] for name in imports_of(path)}
+        nodes_of.cache_clear()  # kept, they make the search for garbage longer
         for module in modules - own - sys.stdlib_module_names:
             names = {distribution(name) for name in distributions.get(module, [module])}
             assert names & allowed, f"{path.name} imports {module}: add it to pyproject.toml"

@@ -72,6 +72,7 @@ def nodes_of(path: Path) -> list[ast.AST]:
     return list(ast.walk(ast.parse(path.read_text())))
 
 
+@cache
 def imports_of(path: Path) -> set[str]:
     """The full names of all modules that a file imports, also within functions."""
     found = set()
@@ -81,7 +82,7 @@ def imports_of(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{name_of(path)}: imports are absolute"
             found |= {node.module or ""} | {f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        elif isinstance(node, ast.Call) and "import_module" in vars(node.func).values():
             found |= {arg.value for arg in node.args if isinstance(arg, ast.Constant)}
     return found
 

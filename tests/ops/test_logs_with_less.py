@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 import pytest
 
-from isrlab_ops.logs.incidents.answer import answer_about
+from isrlab_ops.logs.history.record import Record
+from isrlab_ops.logs.incidents.answer import LogAnswer, answer_about
 from isrlab_ops.logs.incidents.look import CALM, NOT_KNOWN, WRONG, Findings, look
 from isrlab_ops.logs.recordings import replayed
 
@@ -59,9 +60,8 @@ def truth(name: str) -> Truth:
     return Truth(faults, down, look(RECORDED / name / "logs", min_isr=2))
 
 
-def holes(found: Findings) -> list[str]:
+def holes(answer: LogAnswer) -> list[str]:
     """The sentences of an answer in which a name is missing."""
-    answer = answer_about(found)
     texts = [answer.state, *answer.doubts, *(row.text for row in answer.rows)]
     for story in answer.stories:
         each = story.incident
@@ -69,9 +69,8 @@ def holes(found: Findings) -> list[str]:
     return [text for text in texts if HOLE.search(text)]
 
 
-def contradictions(found: Findings) -> list[str]:
+def contradictions(found: Findings, answer: LogAnswer) -> list[str]:
     """Pairs of what an answer says that cannot both be true."""
-    answer = answer_about(found)
     text = " ".join(row.text for row in answer.rows)
     copies = COPIES.search(answer.state)
     pairs = {
@@ -86,8 +85,8 @@ def contradictions(found: Findings) -> list[str]:
 
 def outcome(found: Findings, true: Truth, now_ms: int | None = None) -> str:
     """Whether the status is right for logs that end at `now_ms`; None: for logs to the end."""
-    record, whole = found.record, true.whole
-    assert not holes(found) and not contradictions(found)
+    record, whole, answer = found.record, true.whole, answer_about(found)
+    assert not holes(answer) and not contradictions(found, answer)
     if now_ms is None:
         is_wrong, is_calm = whole.status == WRONG, whole.status == CALM
     else:
@@ -107,9 +106,8 @@ def outcome(found: Findings, true: Truth, now_ms: int | None = None) -> str:
     return "falsely calm" if is_wrong else "unproved calm" if is_unproved else "right"
 
 
-def cuts(logs: Path, folder: Path, parts: list[float]) -> Iterator[None]:
+def cuts(record: Record, logs: Path, folder: Path, parts: list[float]) -> Iterator[None]:
     """Write logs into a folder; yields when each of these parts of their time is written."""
-    record = look(logs).record
     moments = sorted(record.start_ms + part * (record.end_ms - record.start_ms) for part in parts)
     for now_ms in replayed(logs, folder, 100):
         if moments and now_ms >= moments[0]:
@@ -151,7 +149,7 @@ def outcomes(name: str, at_random: list[float]) -> Iterator[tuple[str, str, str]
     yield "nothing", "", outcome(true.whole, true)
     if not any(abs(clock.ahead_ms) > NOTICED_MS for clock in true.whole.history.clocks):
         with TemporaryDirectory() as folder:
-            for _ in cuts(logs, Path(folder), parts):
+            for _ in cuts(true.whole.record, logs, Path(folder), parts):
                 found = look(folder, min_isr=2)
                 end_ms = found.record.end_ms
                 yield "cut", f"{end_ms}", outcome(found, true, end_ms)
@@ -181,8 +179,9 @@ def test_with_less_a_recording_is_never_called_calm_wrongly_nor_alarming(name):
 def test_a_controller_that_starts_replays_assignments_of_the_past():
     """It prints the creation of orders-2, which had two replicas then, and has three now."""
     found = look(RECORDED / "i-392-throttle-left-behind" / "logs", min_isr=2)
-    assert len(found.under_replicated) == 8 and not contradictions(found)
-    assert "2 of 3 copies left" in answer_about(found).state
+    answer = answer_about(found)
+    assert len(found.under_replicated) == 8 and not contradictions(found, answer)
+    assert "2 of 3 copies left" in answer.state
 
 
 def test_a_full_isr_of_an_idle_partition_does_not_prove_that_a_broker_is_reached(tmp_path):

@@ -69,12 +69,12 @@ def changed(row: Statement, **columns) -> Statement:
 @pytest.mark.parametrize("name", sorted(FOLDERS))
 def test_no_false_alarm(name):
     logs = logs_of(name)
-    (verdict,) = history_of(logs.events, logs.files).verdicts()
+    (verdict,) = history_of(logs.rows, logs.file_rows).verdicts()
     assert verdict.faults == ()
     named = re.search(r"-(\d)(\d)(\d)-", name)
     assert not named or verdict.releases == ".".join(named.groups())
     assert verdict.partitions == len(
-        {(row.topic, row.partition) for row in recorded(name)[0] if row.kind in JUDGED}
+        {(row.topic, row.partition) for row in logs.rows if row.kind in JUDGED}
     )
 
 
@@ -182,8 +182,7 @@ def moves(rows: list[Statement]) -> list[tuple[int, Statement]]:
 
 def test_replicas_that_were_moved_away_are_not_missing():
     """Only broker 4, which was paused, was out of ISRs; at the end every replica is in sync."""
-    logs = read_local(FOLDERS["moved-392"], "run")
-    outs = absences(history_of(logs.events).events)
+    outs = absences(history_of(logs_of("moved-392").events).events)
     assert {out.replica for out in outs} == {4}
     assert all(out.end_ms for out in outs)
 
@@ -255,22 +254,19 @@ def test_dropped_and_moved_lines_are_found_or_change_nothing(request):
 
 
 def test_what_was_printed_against_what_happened():
-    numbers = {
-        name: summary(read_local(FOLDERS[name], "run").events)
-        for name in ("a-412-follower-paused", "b-412-follower-killed", "d-392-rolling-restart")
-    }
-    paused, killed, restarted = numbers.values()
+    names = "a-412-follower-paused", "b-412-follower-killed", "d-392-rolling-restart"
+    paused, killed, restarted = numbers = [summary(logs_of(name).events) for name in names]
     assert (paused["announced shrinks"], paused["of them stored"]) == (16, 16)
     assert paused["stored, and confirmed by ISR updated"] == 10
     assert (killed["announced shrinks"], killed["shrinks that the controller made"]) == (2, 14)
     assert (restarted["expansions stored"], restarted["expansions without ISR updated"]) == (48, 17)
-    assert all(each["changes that no line shows"] == 0 for each in numbers.values())
+    assert all(each["changes that no line shows"] == 0 for each in numbers)
     without = summary(lines_of("d-392-rolling-restart", "server.log", "metadata"))
     assert without["expansions that no line shows"] == 14  # three follow the last event
 
 
 def lines_of(name: str, *parts: str):
-    events = read_local(FOLDERS[name], "run").events
+    events = logs_of(name).events
     files = [dict(detail).get("file", "") for detail in events["detail"].to_pylist()]
     return events.filter(pa.array([any(part in file for part in parts) for file in files]))
 

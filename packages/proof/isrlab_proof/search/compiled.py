@@ -16,7 +16,7 @@ import numpy as np
 IS_FAST = find_spec("numba") is not None
 BITS = 21  # per number in a key
 MOST = (1 << BITS) - 1
-VIEW, RESULT, JOIN, FREE = range(4)  # tables; rules have the others
+VIEW, RESULT = range(2)  # tables; rules have the others
 IN_KEY = 5  # numbers in a key, after the table's number
 EMPTY, UNKNOWN, NEVER = -1, -1, -1
 MOST_STEPS = 1_000  # of an action
@@ -40,7 +40,7 @@ class Arrays(NamedTuple):
     rules: np.ndarray  # (first read, end of the reads, table)
     invariants: np.ndarray
     spans: np.ndarray  # (first action, how many) for each answer
-    actions: np.ndarray  # (name, transitions)
+    actions: np.ndarray  # (name, transitions, those that stay last)
     steps: np.ndarray  # (slot, transition, number of the rest) for each sequence of transitions
     results: np.ndarray  # (component, transitions to do first, those to do last)
 
@@ -147,12 +147,17 @@ def _ask(
 
 @_compiled
 def _run(
-    t: Arrays, rest: TableNumber, rows: np.ndarray, n: int, missing: np.ndarray
-) -> tuple[TableNumber, TableNumber]:
+    t: Arrays, rest: TableNumber, end: TableNumber, rows: np.ndarray, n: int, later: np.ndarray,
+    missing: np.ndarray,
+) -> tuple[TableNumber, TableNumber]:  # fmt: skip
     """Apply transitions to a row. Returns 1, 0 if that is impossible, or -1 if an entry is missing,
     and the change of the fingerprint. Counts the transitions in `missing`."""
-    added = np.int64(0)
+    added, head, tail = np.int64(0), MOST_STEPS, MOST_STEPS  # `later` from head to tail is to do
     for _ in range(MOST_STEPS):
+        if not rest and head < tail:
+            rest, head = later[head], head + 1
+        elif not rest:
+            rest, end = end, np.int64(0)
         if not rest:
             return np.int64(1), added
         missing[0, 1] += 1
@@ -172,19 +177,19 @@ def _run(
             return np.int64(0), added
         rows[n, slot] = new
         added += (t.contents[new] - t.contents[value]) * t.odds[slot]
-        if first | last:
-            key = np.int64(JOIN) << 2 * BITS | np.int64(first) << BITS | np.int64(rest)
-            joined = _look_up(t.entries, key, np.int64(last) << 2 * BITS, missing)
-            if joined == UNKNOWN:
-                return joined, added
-            rest = joined
+        if first and rest:
+            head -= 1
+            later[head] = rest
+        if last:
+            later[tail], tail = last, tail + 1
+        rest = first or rest
     raise RuntimeError("an action has too many steps")
 
 
 @_entry
 def expand(
     t: Arrays, rows: np.ndarray, prints: np.ndarray, todo: np.ndarray, out: Successors,
-    missing: np.ndarray,
+    later: np.ndarray, missing: np.ndarray,
 ) -> tuple[int, int]:  # fmt: skip
     """Expand the rows in `todo`; returns the counts of successors and of rows left, now first."""
     count, left, is_full = 0, 0, False
@@ -202,7 +207,8 @@ def expand(
                     break
                 for slot in range(rows.shape[1]):
                     out.rows[count, slot] = rows[place, slot]
-                done, added = _run(t, t.actions[action, 1], out.rows, count, missing)
+                _, rest, end = t.actions[action]
+                done, added = _run(t, rest, end, out.rows, count, later, missing)
                 if done == 1:
                     out.place[count], out.action[count] = place, action
                     out.prints[count] = prints[place] + added

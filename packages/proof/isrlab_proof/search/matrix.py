@@ -73,10 +73,8 @@ RELEASES = {name: KafkaVersion.of(name) for name in _READ["releases"]}
 
 def _with_rules(kind: str) -> dict[str, KafkaVersion]:
     """Columns whose names begin with a release, each with some of its rules switched by hand."""
-    return {
-        name: KafkaVersion.of(base_of(name)).with_(**choices)
-        for name, choices in _READ[kind].items()
-    }
+    rules = _READ[kind].items()
+    return {name: KafkaVersion.of(base_of(name)).with_(**choices) for name, choices in rules}
 
 
 def base_of(rules: str) -> str:

@@ -22,16 +22,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from isrlab_proof.search import compiled
-from isrlab_proof.search.compiled import (
-    BITS,
-    EMPTY,
-    IN_KEY,
-    MOST,
-    NEVER,
-    UNKNOWN,
-    Arrays,
-    Successors,
-)
+from isrlab_proof.search.compiled import BITS, EMPTY, IN_KEY, MOST, UNKNOWN, Arrays, Successors
 
 ROOM = 1 << 16  # minimum space for the successors of a part of the rows
 NOTES = 1 << 14  # missing entries noted in one pass
@@ -85,16 +76,24 @@ class GrowingArray:
     """An array to which rows are added."""
 
     def __init__(self, columns: int = 0, kind: Any = np.int32) -> None:
-        self.all = np.zeros((1024, columns) if columns else 1024, kind)
-        self.count = 0
+        self.rows = np.zeros((1024, columns) if columns else 1024, kind)
+        self.count, self.added = 0, list[Any]()
 
-    def append(self, *row: int) -> int:
+    def append(self, row: Any) -> int:
         """Add a row; returns its number."""
-        if self.count == len(self.all):
-            self.all = np.concatenate([self.all, np.zeros_like(self.all)])
-        self.all[self.count] = row if self.all.ndim > 1 else row[0]
+        self.added.append(row)
         self.count += 1
         return self.count - 1
+
+    @property
+    def all(self) -> np.ndarray:
+        """The rows, those just added included, and space for others."""
+        if self.added:  # many at a time: an array takes single rows slowly
+            while self.count > len(self.rows):
+                self.rows = np.concatenate([self.rows, np.zeros_like(self.rows)])
+            self.rows[self.count - len(self.added) : self.count] = self.added
+            self.added.clear()
+        return self.rows
 
 
 class Numbering:
@@ -126,18 +125,14 @@ class Tables:
         self.transitions, self.names, self.views = Numbering(), Numbering(), Numbering()
         self.views(None, (type(None), None))  # types tell True from 1
         self.sequences, self.steps = Numbering(()), GrowingArray(3)
-        self.steps.append(0, 0, 0)  # the empty sequence
-        self.enabled, self.spans, self.actions = Numbering(), GrowingArray(2), GrowingArray(2)
+        self.steps.append((0, 0, 0))  # the empty sequence
+        self.enabled, self.spans, self.actions = Numbering(), GrowingArray(2), GrowingArray(3)
         self.results = GrowingArray(3)
         self.functions = Numbering(None)  # of views
         self.entries, self.count = np.full((1 << 12, 3), EMPTY), 0
         self.asked = 0
         self.notes = [np.zeros((NOTES, 2), np.int64) for _ in range(workers)]
-        self.answers: list[Callable[[tuple[int, ...]], int]] = [
-            self._view,
-            self._transit,
-            self._join,
-        ]  # by table
+        self.answers: list[Callable[[tuple[int, ...]], int]] = [self._view, self._transit]
         self.reads: list[tuple[int, int]] = []
         self.rules = np.array([self._ruled(rule, self._enabled) for rule in system.rules])
         self.invariants = np.array([self._ruled(invariant, int) for invariant in system.invariants])
@@ -204,19 +199,23 @@ class Tables:
         return number
 
     def _enabled(self, actions: Actions) -> int:
-        choices = tuple((self.names(name), self._sequence(sequence)) for name, sequence in actions)
-        number = self.enabled(choices)
+        choices = []
+        for name, sequence in actions:
+            end = len(sequence) - any(step in self.system.ends for step in sequence[-1:])
+            parts = self._sequence(sequence[:end]), self._sequence(sequence[end:])
+            choices.append((self.names(name), *parts))
+        number = self.enabled(tuple(choices))
         if number == self.spans.count:
-            self.spans.append(self.actions.count, len(choices))
+            self.spans.append((self.actions.count, len(choices)))
             for choice in choices:
-                self.actions.append(*choice)
+                self.actions.append(choice)
         return number
 
     def _sequence(self, sequence: Transitions) -> int:
-        known = self.sequences.numbers.get(sequence)
+        known = self.sequences.numbers.get(sequence) if sequence else 0
         if known is None:
             (slot, transition), tail = sequence[0], self._sequence(sequence[1:])
-            self.steps.append(slot, self.transitions(transition), tail)
+            self.steps.append((slot, self.transitions(transition), tail))
             known = self.sequences(sequence)
         return known
 
@@ -224,13 +223,8 @@ class Tables:
         component, context = self.components.values[numbers[0]], self.views.values[numbers[2]]
         done = self.system.transit(self.transitions.values[numbers[1]], component, context)
         after, first, last = done or Next(None)
-        number = self.number(after) if done else NEVER
-        return self.results.append(number, self._sequence(first), self._sequence(last))
-
-    def _join(self, numbers: tuple[int, ...]) -> int:
-        first, rest, last = (self.sequences.values[number] for number in numbers[:3])
-        ends = len(rest) - (bool(rest) and rest[-1] in self.system.ends)
-        return self._sequence((*first, *rest[:ends], *last, *rest[ends:]))
+        number = self.number(after) if done else compiled.NEVER
+        return self.results.append((number, self._sequence(first), self._sequence(last)))
 
     def _learn(self, notes: np.ndarray) -> None:
         """Compute the noted entries."""
@@ -286,7 +280,8 @@ class Tables:
                 np.empty(room, np.int32), np.empty(room, np.int32),
                 np.empty((room, rows.shape[1]), np.int32), np.empty(room, np.int64),
             )  # fmt: skip
-            count, left = compiled.expand(arrays, rows, prints, todo, out, notes)
+            later = np.empty(2 * compiled.MOST_STEPS, np.int64)
+            count, left = compiled.expand(arrays, rows, prints, todo, out, later, notes)
             offered.append(Successors(*(column[:count] for column in out)))
             return left
 

@@ -92,7 +92,7 @@ def recorded(folder: str | Path) -> Iterator[FaultRecording]:
     root, names = Path(folder), ("kafka-*", "moved-*", "incidents/*/", "eligible/*/")
     for each in sorted(path for name in names for path in root.glob(name)):
         logs = read_local(each)
-        rows = history_of(logs.events, logs.files).rows
+        rows = history_of(logs.rows, logs.file_rows).rows
         record = Record(rows)
         if (end_ms := record.stopped_ms) is not None:  # the whole cluster, at the end
             record = Record([row for row in rows if row.ts_ms < end_ms])

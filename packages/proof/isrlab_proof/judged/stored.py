@@ -4,7 +4,6 @@
 values that changed with it (null: the value is gone). A run begins with a line of its settings.
 """
 
-import json
 import lzma
 import tomllib
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 import pandas as pd
+from msgspec.json import decode
 
 from isrlab.engine.versions import KafkaVersion
 from isrlab.installed import DATA
@@ -56,8 +56,8 @@ class Compared(NamedTuple):
     @property
     def differs(self) -> dict[str, tuple[Any, Any]]:
         """(Kafka's value, the engine's value) by name, for each value that differs."""
-        pairs = {name: (value, self.engine.get(name)) for name, value in self.kafka.items()}
-        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+        own = self.engine.get
+        return {n: (value, own(n)) for n, value in self.kafka.items() if value != own(n)}
 
 
 class JudgedRun(NamedTuple):
@@ -98,8 +98,8 @@ def read(kind: str, release: str) -> list[JudgedRun]:
     runs: list[JudgedRun] = []
     shown: Seen = {}
     packed = (FOLDER / kind / f"{release}{ENDING}").read_bytes()
-    for line in lzma.decompress(packed).decode().splitlines():
-        *command, change = json.loads(line)
+    for line in lzma.decompress(packed).splitlines():
+        *command, change = decode(line)
         if command == [SETTINGS]:
             runs.append(JudgedRun(kind, change, [], []))
             shown = {}
@@ -115,7 +115,7 @@ def figures() -> pd.DataFrame:
 
     `compared` counts the steps of the `make judge` run from which the stored ones were chosen.
     """
-    compared = json.loads(COMPARED.read_text(encoding="utf-8"))
+    compared = decode(COMPARED.read_bytes())
     rows = []
     for kind, release in [(name, each) for name in CLASSES for each in releases(name)]:
         runs = read(kind, release)

@@ -21,7 +21,7 @@ from isrlab.world.script import Run
 from isrlab.world.words import START_MS
 from isrlab_book.closeups.segment import Batch, Reader, ReadRules, SegmentedLog
 
-_play = lru_cache(maxsize=32)(scenario.play)  # runs are shared by the statements
+_play = lru_cache(maxsize=128)(scenario.play)  # runs are shared by the statements
 _CAUSES = {
     "LeaderAndIsr": "its own high watermark",
     "ListOffsetsResponse": "its fetch was out of range",

@@ -7,6 +7,8 @@ uses clocks that did not advance, so `recorded_ages` leaves out its first action
 from functools import cache
 from typing import Any
 
+import pyarrow.compute as pc
+
 from isrlab_book.workbook.claims.measures import Trial
 from isrlab_ops.logs import recordings
 
@@ -20,8 +22,9 @@ EventRow = dict[str, Any]
 @cache
 def _rows(release: str, kind: str) -> list[EventRow]:
     """The events of this kind in the brokers' server.log files, in order."""
-    rows = [row | {"detail": dict(row["detail"])} for row in recordings.events(release).to_pylist()]
-    return [r for r in rows if r["kind"] == kind and "server.log" in r["detail"]["file"]]
+    events = recordings.events(release).filter(pc.field("kind") == kind)
+    rows = [row | {"detail": dict(row["detail"])} for row in events.to_pylist()]
+    return [row for row in rows if "server.log" in row["detail"]["file"]]
 
 
 def _awake_shrinks(release: str) -> list[EventRow]:

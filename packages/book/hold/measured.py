@@ -25,7 +25,7 @@ from isrlab.events.measures import measures
 from isrlab.fleet import evictions, load, recovery
 from isrlab.fleet.config import FleetConfig
 from isrlab.installed import DATA
-from isrlab.show import membership, offsets
+from isrlab.show import membership
 from isrlab.show.messages import high_watermark_delays
 from isrlab.world import scenario
 from isrlab.world.words import START_MS
@@ -109,15 +109,8 @@ def stopped_follower(version: str) -> dict[str, bool]:
 def evicted_after(version: str, lag_s: float, samples: int) -> dict[str, float]:
     """The shortest and longest time from a stall to the smaller ISR, in lag limits, for stalls that
     begin at phases spread over the check."""
-    known, lag_ms = KafkaVersion.of(version), round(lag_s * 1000)
-    period_ms = lag_ms // known.isr_checks_per_lag_time
-    given = f"replicas=1,2 replica.lag.time.max.ms={lag_ms}\n"
-    stall = leaving_the_isr.STALL.replace("replicas=1,2\n", given)
-    times = []
-    for sample in range(samples):
-        begin_ms = period_ms + sample * period_ms // samples
-        run = scenario.play(stall.format(begin_ms=begin_ms, watch_ms=3 * lag_ms), version=known)
-        times.append((offsets.isr_of(run)[1].start_ms - begin_ms) / lag_ms)
+    lag_ms = round(lag_s * 1000)
+    times = [ms / lag_ms for ms in leaving_the_isr.eviction_times(version, samples, lag_ms)]
     return {"least": round(min(times), 3), "most": round(max(times), 3)}
 
 
@@ -250,8 +243,7 @@ def failures_that_lose(version: str, acks: str, least: int) -> int:
 @measured
 def outages_without_leader(version: str, session_s: int, lag_s: int) -> int:
     """How many lengths of an outage, of 5 to 70 s, leave no replica that may lead."""
-    outages = last_replica_standing.OUTAGES_S
-    runs = (last_replica_standing.outage(version, session_s, lag_s, s) for s in outages)
+    runs = last_replica_standing.outages(version, session_s, lag_s)
     return sum(run.outcome.word == "offline" for run in runs)
 
 

@@ -8,8 +8,9 @@ acknowledged records. No disk is flushed meanwhile: the worst case.
 A second table has outages of a leader's network, by session timeout and lag limit.
 """
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
+from itertools import pairwise
 
 from matplotlib.axes import Axes
 
@@ -17,7 +18,9 @@ from isrlab.engine.versions import KafkaVersion
 from isrlab.show import style
 from isrlab.show.matrix import plot_matrix
 from isrlab.world import scenario
-from isrlab.world.script import Run
+from isrlab.world.actions import play_line
+from isrlab.world.commands import obey
+from isrlab.world.script import Run, parse
 
 STOPS = ("kill", "power_loss", "clean_shutdown")
 UNREACHABLE = "cut 1 2\ncut 1 3\nproduce 1 m3 acks={acks}\nadvance 60s"
@@ -48,8 +51,7 @@ SETTINGS = tuple((acks, least) for acks in ("1", "all") for least in (1, 2, 3))
 GOOD, BAD, NONE = (style.OUTCOMES[outcome] for outcome in ("safe", "lost", "offline"))
 COLOURS = {"writes go on": GOOD, "writes stop": NONE, "1 record lost": BAD}
 COLOURS |= dict.fromkeys(("2 records lost", "3 records lost"), style.OUTCOMES["diverged"])
-OUTAGE = "timeouts_in_wrong_order"
-OUTAGES_S = range(5, 75, 5)
+OUTAGE, OUTAGES_S = "timeouts_in_wrong_order", range(5, 75, 5)
 
 
 def trial(version: str | KafkaVersion, acks: str, least: int, failure: str) -> Run:
@@ -74,29 +76,22 @@ def word(run: Run) -> str:
 
 def table(version: str | KafkaVersion) -> dict[str, dict[str, str]]:
     """The outcome of each failure, for every pair of acks and min.insync.replicas."""
-    return {
-        f"acks={acks}, min ISR {least}": {
-            failure: word(trial(version, acks, least, failure)) for failure in FAILURES
-        }
-        for acks, least in SETTINGS
-    }
+    return {f"acks={acks}, min ISR {least}":
+            {failure: word(trial(version, acks, least, failure)) for failure in FAILURES}
+            for acks, least in SETTINGS}  # fmt: skip
 
 
 def plot_table(cells: dict[str, dict[str, str]]) -> Axes:
     """A row for each failure, a column for each pair of acks and min.insync.replicas; the title
     says which settings lose the fewest records."""
     stops = {name: [*row.values()].count("writes stop") for name, row in cells.items()}
-    lost = {
-        name: sum(int(cell.split()[0]) for cell in row.values() if "lost" in cell)
-        for name, row in cells.items()
-    }
+    lost = {name: sum(int(cell.split()[0]) for cell in row.values() if "lost" in cell)
+            for name, row in cells.items()}  # fmt: skip
     best = min(cells, key=lambda name: (lost[name], stops[name]))
     title = f"{best} loses least: {style.counted(lost[best], 'record')} in {len(cells[best])} "
     title += f"failures; writes stop in {stops[best]} more"
-    rows = {
-        failure: {name: (_short(row[failure]), row[failure]) for name, row in cells.items()}
-        for failure in next(iter(cells.values()))
-    }
+    rows = {failure: {name: (_short(row[failure]), row[failure]) for name, row in cells.items()}
+            for failure in next(iter(cells.values()))}  # fmt: skip
     return plot_matrix(rows, title, colours=COLOURS, size=(0.47, 0.3), is_upright=True)
 
 
@@ -117,11 +112,22 @@ def finding(versions: Sequence[str], acks: str) -> str:
 
 def outage(version: str | KafkaVersion, session_s: int, lag_s: int, outage_s: int) -> Run:
     """The leader has no network for a while, reaches the controller for a moment, and dies."""
-    given = {"session.timeout.ms": session_s, "replica.lag.time.max.ms": lag_s, "advance": outage_s}
-    text = scenario.read(OUTAGE)
-    for name, seconds in given.items():
-        text = re.sub(rf"({name}[= ])(60|30|50)s", rf"\g<1>{seconds}s", text)
-    return scenario.play(text, version=version)
+    return next(outages(version, session_s, lag_s, [outage_s]))
+
+
+def outages(
+    version: str | KafkaVersion, session_s: int, lag_s: int, outages_s: Iterable[int] = OUTAGES_S
+) -> Iterator[Run]:
+    """The same for each of these outages, the shortest first; all of them have one beginning."""
+    text = scenario.read(OUTAGE).replace("=60s", f"={session_s}s").replace("=30s", f"={lag_s}s")
+    start, end = text.split("advance 50s\n")
+    run = scenario.play(start, version=version)
+    for was_s, outage_s in pairwise([0, *outages_s]):
+        play_line(run, f"advance {outage_s - was_s}s")
+        story = deepcopy(run)
+        for command in (command for block in parse(end) for command in block.commands):
+            obey(story, command)
+        yield story
 
 
 def offline_after(
@@ -132,8 +138,8 @@ def offline_after(
     for session_s in sessions_s:
         row = cells.setdefault(f"session {session_s} s", {})
         for lag_s in lags_s:
-            runs = {length: outage(version, session_s, lag_s, length) for length in OUTAGES_S}
-            bad = [length for length, run in runs.items() if run.outcome.word == "offline"]
+            runs = zip(OUTAGES_S, outages(version, session_s, lag_s), strict=True)
+            bad = [length for length, run in runs if run.outcome.word == "offline"]
             text = " to ".join(map(str, sorted({*bad[:1], *bad[-1:]})))
             row[f"lag limit {lag_s} s"] = (f"{text} s", "offline") if bad else ("never", "safe")
     return cells

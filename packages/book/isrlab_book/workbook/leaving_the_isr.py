@@ -5,7 +5,9 @@
 """
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from itertools import pairwise, repeat
 
 import ipywidgets as widgets
 import numpy as np
@@ -19,30 +21,18 @@ from isrlab.installed import DATA
 from isrlab.show import bands, controls, curves, offsets, style
 from isrlab.show.offsets import Offsets
 from isrlab.world import scenario
+from isrlab.world.actions import play_line
 from isrlab.world.cluster import START_MS
 from isrlab.world.script import Run
 
 FOLLOWER = 2
-# A follower that is caught up at `begin_ms`, lacks a record from then on, and hangs
-STALL = """
-partition replicas=1,2
-advance {begin_ms}ms
-produce 1 acks=1
-stabilize
-pause 2 fetcher
-produce 1 acks=1
-advance {watch_ms}ms
-"""
+# A follower that is caught up lacks a record from now on, and hangs
+STALL = "produce 1 acks=1\nstabilize\npause 2 fetcher\nproduce 1 acks=1\nadvance {watch_ms}ms"
 # What `packages/proof/record/eras.py --pauses` does to real clusters
 RECORDED_LAG_MS, RECORDED_EVERY_MS = 3_000, 200
-PAUSE = """
-partition replicas=1,2,3 replica.lag.time.max.ms={lag_ms} latency=1
-produce 1 acks=1 every={every_ms}ms for={fed_ms}ms
-advance {since_ms}ms
-pause 2
-advance {left_ms}ms
-produce 1 acks=1 every={every_ms}ms for=6800ms
-"""
+RECORDED = f"partition replicas=1,2,3 replica.lag.time.max.ms={RECORDED_LAG_MS} latency=1"
+FEED = f"produce 1 acks=1 every={RECORDED_EVERY_MS}ms"
+PAUSE = f"advance {{since_ms}}ms\npause 2\nadvance {{left_ms}}ms\n{FEED} for=6800ms"
 PAUSES = DATA / "recordings" / "eras" / "pauses.csv"
 # A follower that hangs for a while, catches up in half a second, and hangs again
 SAW_TOOTH = "partition replicas=1,2 replica.lag.time.max.ms=10000\n"
@@ -54,20 +44,31 @@ produce 1 acks=1 every=500ms for=500ms
 """
 
 
-def eviction_times(version: str, samples: int = 40) -> list[int]:
+def eviction_times(version: str, samples: int = 40, lag_ms: int | None = None) -> list[int]:
     """ms from the stall to the smaller ISR, of stalls spread evenly over one check period."""
     known = KafkaVersion.of(version)
-    lag_ms = known.replica_lag_time_max_ms
+    lag_ms = lag_ms or known.replica_lag_time_max_ms
     period_ms = rules.isr_check_period_ms(lag_ms, known.isr_checks_per_lag_time)
     begins_ms = [period_ms + sample * period_ms // samples for sample in range(samples)]
-    return [
-        _shrink_ms(STALL.format(begin_ms=ms, watch_ms=3 * lag_ms), known) - ms for ms in begins_ms
-    ]
+    start = f"partition replicas=1,2 replica.lag.time.max.ms={lag_ms}"
+    rest = STALL.format(watch_ms=3 * lag_ms)
+    passes = (f"advance {ms - was}ms" for was, ms in pairwise([0, *begins_ms]))
+    return [*_waits_ms(known, start, zip(begins_ms, passes, repeat(rest)))]
 
 
-def _shrink_ms(script: str, version: KafkaVersion) -> int:
-    """When the stored ISR first changes."""
-    return offsets.isr_of(scenario.play(script, version=version))[1].start_ms
+def _waits_ms(
+    known: KafkaVersion, start: str, stories: Iterable[tuple[int, str, str]]
+) -> Iterator[int]:
+    """How long after a moment the stored ISR first changes, in stories (moment, line, rest). Each
+    begins with `start` and the lines so far, which are played once for all."""
+    run = Run([], known)
+    play_line(run, start)
+    for ms, line, rest in stories:
+        play_line(run, line)
+        story = deepcopy(run)
+        for each in rest.splitlines():
+            play_line(story, each)
+        yield offsets.isr_of(story)[1].start_ms - ms
 
 
 def recorded_evictions() -> dict[str, list[int]]:
@@ -80,16 +81,15 @@ def recorded_evictions() -> dict[str, list[int]]:
 
 def played_evictions(version: str | KafkaVersion, samples: int = 100) -> list[int]:
     """ms until the ISR shrinks in the engine, for pauses spread evenly over one check period."""
-    known, times = KafkaVersion.of(version), []
+    known, stories, fed_ms = KafkaVersion.of(version), [], 0
     period_ms = rules.isr_check_period_ms(RECORDED_LAG_MS, known.isr_checks_per_lag_time)
     for sample in range(samples):
         pause_ms = 2 * period_ms + sample * period_ms // samples
         since_ms = pause_ms % RECORDED_EVERY_MS
-        script = PAUSE.format(lag_ms=RECORDED_LAG_MS, every_ms=RECORDED_EVERY_MS,
-                              fed_ms=pause_ms - since_ms, since_ms=since_ms,
-                              left_ms=RECORDED_EVERY_MS - since_ms)  # fmt: skip
-        times.append(_shrink_ms(script, known) - pause_ms)
-    return times
+        rest = PAUSE.format(since_ms=since_ms, left_ms=RECORDED_EVERY_MS - since_ms)
+        stories.append((pause_ms, f"{FEED} for={pause_ms - since_ms - fed_ms}ms", rest))
+        fed_ms = pause_ms - since_ms
+    return [*_waits_ms(known, RECORDED, stories)]
 
 
 def plot_recorded(times: Mapping[str, Sequence[int]], samples: int = 60) -> Axes:

@@ -45,12 +45,10 @@ def lines(trial: Trial, kind: str) -> int:
 def answered(trial: Trial) -> int:
     """How many requests for a smaller ISR are followed by their answer within a lag time."""
     requests, answers = (
-        [
-            (row["ts_ms"], row["broker"], row["topic"], row["partition"], frozenset(row["isr"]))
-            for row in _rows(trial.release, kind)
-        ]
+        [(row["ts_ms"], row["broker"], row["topic"], row["partition"], frozenset(row["isr"]))
+         for row in _rows(trial.release, kind)]
         for kind in ("isr_shrink", "isr_commit")
-    )
+    )  # fmt: skip
     return sum(
         any(0 <= ts_ms - asked_ms <= LAG_MS for ts_ms, *stored in answers if stored == asked)
         for asked_ms, *asked in requests
@@ -59,10 +57,8 @@ def answered(trial: Trial) -> int:
 
 def recorded_ages(trial: Trial) -> list[int]:
     """For each follower that an awake leader dropped, the ms since it had last caught up."""
-    times = (
-        (row["ts_ms"], row["detail"]["last_caught_up_time_ms"].split(","))
-        for row in _awake_shrinks(trial.release)
-    )
+    times = ((row["ts_ms"], row["detail"]["last_caught_up_time_ms"].split(","))
+             for row in _awake_shrinks(trial.release))  # fmt: skip
     return [ts_ms - int(since_ms) for ts_ms, each in times for since_ms in each]
 
 
@@ -74,7 +70,5 @@ def removals_in_time(trial: Trial) -> int:
 
 def dropped_at_the_end(trial: Trial) -> int:
     """How many dropped followers had every record of their leader."""
-    return sum(
-        row["detail"]["out_of_sync_end_offset"].split(",").count(str(row["log_end_offset"]))
-        for row in _rows(trial.release, "isr_shrink")
-    )
+    return sum(row["detail"]["out_of_sync_end_offset"].split(",").count(str(row["log_end_offset"]))
+               for row in _rows(trial.release, "isr_shrink"))  # fmt: skip

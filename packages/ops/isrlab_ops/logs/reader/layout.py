@@ -151,7 +151,7 @@ def _usual(shapes: Iterable[_Shape | None]) -> tuple[_Shape, ...]:
     return tuple(shape for shape, n in counts.most_common(MOST_SHAPES) if n >= least)
 
 
-def _tails(lines: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+def _tails(lines: Iterable[str]) -> tuple[str, ...]:
     """The text after messages with a known end, as patterns, most common first."""
     counts: Counter[str] = Counter()
     for line in lines:
@@ -162,7 +162,7 @@ def _tails(lines: Iterable[str]) -> tuple[re.Pattern[str], ...]:
             counts[_tail(line[end:].rstrip(), logger)] += 1
     usual = [t for t, n in counts.most_common(3) if t and n > FEW * sum(counts.values())]
     named = [tail for tail in usual if _LOGGER in tail]
-    return tuple(re.compile(rf"{tail}\s*\Z") for tail in named or usual)
+    return tuple(rf"{tail}\s*\Z" for tail in named or usual)  # compiled if a line needs it
 
 
 def _tail(text: str, logger: str) -> str:
@@ -179,7 +179,7 @@ class Layout:
     """The layout of lines. `of` finds it; without shapes or keys no line has a head."""
 
     shapes: tuple[_Shape, ...] = ()
-    tails: tuple[re.Pattern[str], ...] = ()
+    tails: tuple[str, ...] = ()
     keys: Keys | None = None
     inner: Layout | None = None  # of the text under the key of the message
     around: tuple[_Shape, ...] = ()  # the text before the object
@@ -218,7 +218,7 @@ class Layout:
             under = self.inner.name if self.inner else ", ".join(k for k in self.keys[1:] if k)
             names.append(f"JSON: {self.keys.message} ({under})")
         if self.shapes:
-            tail = self.tails[0].pattern if self.tails else "logger"
+            tail = self.tails[0] if self.tails else "logger"
             end = " (logger)" if "logger" in tail and "logger" not in self.shapes[0].words else ""
             names.append(f"{self.shapes[0].words}message{end}")
         names += [self.other.name] if self.other else []
@@ -269,7 +269,7 @@ class Layout:
         usual = _TAIL.match(text, text.rfind(" (")) if text.endswith((")", "]")) else None
         if usual and ("." in usual["logger"] or is_logger(usual["logger"])):
             return usual
-        return next(filter(None, (tail.search(text) for tail in self.tails)), None)
+        return next(filter(None, (re.search(tail, text) for tail in self.tails)), None)
 
     @cached_property
     def _is_stock(self) -> bool:

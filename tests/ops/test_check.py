@@ -10,6 +10,7 @@ import socketserver
 import struct
 import threading
 from dataclasses import replace
+from functools import cache
 from itertools import combinations
 
 import pytest
@@ -418,9 +419,6 @@ def test_what_a_text_leaves_open_keeps_it_from_being_safe(text, says):
     assert (check.status, check.title) == (2, "NOT KNOWN") and says in "; ".join(check.state.unsure)
 
 
-brokers = st.integers(1, 6)
-
-
 @st.composite
 def clusters(draw) -> str:
     texts = []
@@ -439,15 +437,18 @@ def clusters(draw) -> str:
     return "".join(texts)
 
 
+@cache
 def may_go(text: str) -> set[int]:
     """The brokers that may go down now; none if the text is refused or leaves something open."""
     try:
         check = checked(text, None)
     except CheckError:
         return set()
-    if check.state.unsure:
-        return set()
-    return {b for b, blocks in check.brokers.items() if not blocks}
+    return {b for b, blocks in check.brokers.items() if not (blocks or check.state.unsure)}
+
+
+def is_no_safer(altered: str, text: str) -> bool:
+    return not may_go(altered) or may_go(altered) <= may_go(text)
 
 
 @given(clusters(), st.data())
@@ -455,8 +456,8 @@ def test_a_row_that_is_removed_or_moved_makes_no_answer_safer(text, data):
     lines = text.splitlines(keepends=True)
     at, to = (data.draw(st.integers(0, len(lines) - 1)) for _ in range(2))
     row, left = lines[at], lines[:at] + lines[at + 1 :]
-    assert may_go("".join(left)) <= may_go(text)
-    assert may_go("".join([*left[:to], row, *left[to:]])) <= may_go(text)
+    assert is_no_safer("".join(left), text)
+    assert is_no_safer("".join([*left[:to], row, *left[to:]]), text)
 
 
 @given(clusters(), st.data())
@@ -465,7 +466,7 @@ def test_a_text_that_is_cut_makes_no_answer_safer(text, data):
     at = data.draw(st.integers(1, len(text) - 1))
     assume(not text[at:].startswith("Topic: "))
     assert may_go(text[:at]) == set()
-    assert may_go(text[:at] + "\n") <= may_go(text)
+    assert is_no_safer(text[:at] + "\n", text)
 
 
 @given(clusters(), st.data())
@@ -478,7 +479,7 @@ def test_a_line_that_is_cut_or_without_a_field_makes_no_answer_safer(text, data)
     without = "\t".join(fields[:gone] + fields[gone + 1 :]) + "\n"
     short = lines[at][: data.draw(st.integers(1, len(lines[at]) - 1))] + "\n"
     for line in (without, short, lines[at] * 2, lines[at].replace("\t", " ") + "?\n"):
-        assert may_go("".join([*lines[:at], line, *lines[at + 1 :]])) <= may_go(text)
+        assert is_no_safer("".join([*lines[:at], line, *lines[at + 1 :]]), text)
 
 
 @given(clusters(), st.data())
@@ -492,8 +493,7 @@ def test_a_replica_less_in_sync_makes_no_answer_safer(text, data):
     isr, tab, tail = rest.partition("\t")
     assume("," in isr)
     fewer = head + "\tIsr: " + isr.rpartition(",")[0] + tab + tail
-    after = "".join([*lines[:at], fewer, *lines[at + 1 :]])
-    assert may_go(after) <= may_go(text)
+    assert is_no_safer("".join([*lines[:at], fewer, *lines[at + 1 :]]), text)
 
 
 @given(st.integers(0, 18), st.sampled_from(["", "x", "."]))

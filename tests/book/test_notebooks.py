@@ -14,6 +14,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache, partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -25,11 +26,12 @@ from isrlab.installed import packages
 from isrlab.report import gallery, notebooks, pages, run
 from isrlab.show import svg
 
+read, opened = cache(notebooks.read), cache(partial(nbformat.read, as_version=4))
 ROOT = Path(__file__).parents[2]
 PATHS = sorted(  # the glossary comes last, whatever its number
     (ROOT / "notebooks").glob("[0-9]*_*.ipynb"), key=lambda path: ("glossary" in path.stem, path)
 )
-TUTORIALS = [path for path in PATHS if not notebooks.read(path).needs_spark]
+TUTORIALS = [path for path in PATHS if not read(path).needs_spark]
 SMALL = ROOT / "data" / "reports" / "test.yaml"  # parameters
 PACKAGES = {package.name for package in packages()}
 MAX_CODE_LINES = 15
@@ -53,7 +55,7 @@ each_run = pytest.mark.parametrize("path", PATHS[1:], ids=lambda path: path.stem
 
 
 def cells(path: Path, kind: str = "code") -> list:
-    return [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == kind]
+    return [c for c in opened(path).cells if c.cell_type == kind]
 
 
 def tagged(path: Path, tag: str) -> list:
@@ -83,8 +85,8 @@ def test_has_one_parameters_cell_in_which_each_says_unit_and_range(path):
 @each_run
 def test_has_one_finding_and_a_title(path):
     assert len(tagged(path, "finding")) == 1
-    assert pages.finding(nbformat.read(path, as_version=4))
-    assert notebooks.read(path).title != path.stem
+    assert pages.finding(opened(path))
+    assert read(path).title != path.stem
 
 
 @every
@@ -104,7 +106,7 @@ def test_code_is_thin(path):
 @every
 def test_ends_with_the_notebooks_before_and_after_it(path):
     place, name = PATHS.index(path), "[{}]({})".format
-    links = {p: name(notebooks.read(p).title.partition(":")[0], p.name) for p in PATHS}
+    links = {p: name(read(p).title.partition(":")[0], p.name) for p in PATHS}
     line = [f"← {links[p]}" for p in PATHS[:place][-1:]]
     line += [name("Glossary", PATHS[-1].name)] * (path not in PATHS[-2:])
     line += [f"{links[p]} →" for p in PATHS[place + 1 :][:1]]
@@ -114,26 +116,26 @@ def test_ends_with_the_notebooks_before_and_after_it(path):
 @pytest.mark.parametrize("path", PATHS[1:-1], ids=lambda path: path.stem)
 def test_is_read_in_a_quarter_of_an_hour(path):
     """Counts the cells before the exercises."""
-    read = nbformat.read(path, as_version=4).cells
-    ends = [n for n, cell in enumerate(read) if "\n## Exercises\n" in f"\n{cell.source}\n"]
-    assert [*ends, len(read)][0] <= LONGER.get(path.stem, 26)
+    both = opened(path).cells
+    ends = [n for n, cell in enumerate(both) if "\n## Exercises\n" in f"\n{cell.source}\n"]
+    assert [*ends, len(both)][0] <= LONGER.get(path.stem, 26)
 
 
 @every
 def test_an_answer_is_hidden_until_the_reader_has_chosen(path):
     """A prediction has two to four choices; the output and the text after it are folded. Not every
     answer has the same number."""
-    read = nbformat.read(path, as_version=4).cells
-    shows = [n for n, cell in enumerate(read) if answer(cell)]
+    both = opened(path).cells
+    shows = [n for n, cell in enumerate(both) if answer(cell)]
     for n in shows:
-        asked = read[n - 1].source.split("**Predict.**")[-1]
+        asked = both[n - 1].source.split("**Predict.**")[-1]
         choices = re.findall(r"(?m)^\d\. .+$", asked)
-        assert 2 <= len(choices) <= 4 and answer(read[n]) <= len(choices), asked
-        assert read[n].metadata.jupyter.outputs_hidden
-        assert read[n + 1].source.startswith("<details><summary>Answer</summary>\n\n")
-    predictions = sum(cell.source.count("**Predict.**") for cell in read)
+        assert 2 <= len(choices) <= 4 and answer(both[n]) <= len(choices), asked
+        assert both[n].metadata.jupyter.outputs_hidden
+        assert both[n + 1].source.startswith("<details><summary>Answer</summary>\n\n")
+    predictions = sum(cell.source.count("**Predict.**") for cell in both)
     assert len(shows) == (predictions if path.stem in CHOSEN else 0)
-    assert len(shows) < 3 or len({answer(read[n]) for n in shows}) > 1
+    assert len(shows) < 3 or len({answer(both[n]) for n in shows}) > 1
 
 
 @every
@@ -200,7 +202,7 @@ def test_pictures_fit_on_a_page_and_say_in_words_what_they_show(path):
 
 @every
 def test_its_page_is_small(path):
-    (planned,) = notebooks.plan([notebooks.read(path)])
+    (planned,) = notebooks.plan([read(path)])
     page = gallery.page(run.blank_record(planned), nbformat.read(path, as_version=4))
     assert len(page.encode()) < MAX_PAGE_BYTES
 

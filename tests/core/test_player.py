@@ -14,7 +14,7 @@ from PIL import Image
 from PIL.ImageColor import getrgb
 
 from isrlab.show import controls, style
-from isrlab.show.player import small
+from isrlab.show.player import SVG, PlayerImage, small
 from isrlab.world import scenario
 
 
@@ -24,8 +24,8 @@ def shown(box) -> dict:
     return json.loads(html.unescape(data))
 
 
-def drawn_by(*inputs):
-    return controls.LiveFigure(inputs, lambda *values: plt.plot([1, *values])[0].axes)
+def drawn_by(*inputs, draw=lambda *values: plt.plot([1, *values])[0].axes):
+    return controls.LiveFigure(inputs, draw)
 
 
 def test_a_player_has_all_combinations_the_last_slider_first_to_change():
@@ -42,7 +42,7 @@ def test_a_player_has_all_combinations_the_last_slider_first_to_change():
 )
 def test_of_many_combinations_some_are_kept_and_always_where_the_sliders_stand(sizes, kept):
     inputs = [controls.choice(str(n), range(size), size // 2 + 1) for n, size in enumerate(sizes)]
-    data = shown(drawn_by(*inputs))
+    data = shown(drawn_by(*inputs, draw=lambda *at: PlayerImage(b"%r" % (at,), "", "", SVG)))
     assert len(data["frames"]) == kept
     for slider, size in zip(data["sliders"], sizes, strict=True):
         assert slider["values"][slider["at"]] == str(size // 2 + 1)

@@ -117,14 +117,15 @@ class LiveFigure(widgets.VBox):
         below = [self.picture, self.caption, row]
         super().__init__(below if one_by_one else [*controls, self.caption, self.picture])
 
-    def draw(self) -> PlayerImage:
-        return pictured(self.draw_of(*(control.value for control in self.inputs)))
+    def draw(self, values: Sequence[Any] = ()) -> PlayerImage:
+        """The view for these values of the controls (default: the current ones)."""
+        try:
+            return pictured(self.draw_of(*values or (control.value for control in self.inputs)))
+        except ValueError as error:
+            return PlayerImage(self.picture.value, "", str(error), self.picture.format)
 
     def redraw(self, _: object = None) -> None:
-        try:
-            view = self.draw()
-        except ValueError as error:
-            view = PlayerImage(self.picture.value, "", str(error), self.picture.format)
+        self.drawn = [control.value for control in self.inputs], (view := self.draw())
         self.picture.format, self.picture.value = view.format, view.data
         lines = html.escape(view.caption)
         self.caption.value = f'<pre style="white-space: pre-wrap">{lines}</pre>' if lines else ""
@@ -153,10 +154,8 @@ class LiveFigure(widgets.VBox):
         """The view for these (name, value) pairs of the controls; the caption also names them."""
         pairs = zip(self.inputs, chosen, strict=True)
         values = ", ".join(f"{control.description} {name}" for control, (name, _) in pairs)
-        try:
-            view = pictured(self.draw_of(*(value for _, value in chosen)))
-        except ValueError as error:
-            view = PlayerImage(self.picture.value, "", str(error), self.picture.format)
+        (at, view), now = self.drawn, [value for _, value in chosen]
+        view = view if now == at else self.draw(now)
         lines = (view.caption, values) if self.one_by_one else (values, view.caption)
         return replace(view, caption="\n".join(lines).strip())
 

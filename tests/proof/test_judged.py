@@ -7,6 +7,7 @@ form of it that a release can show.
 from __future__ import annotations
 
 import struct
+from itertools import takewhile
 from pathlib import Path
 
 import pandas as pd
@@ -18,7 +19,6 @@ from judge import jars, mutants, watch
 
 PLACES = [(kind, release) for kind in judged.CLASSES for release in judged.releases(kind)]
 RELEASES = judged.releases("partition")
-
 SCENARIOS = Path(__file__).parents[2] / "data" / "scenarios"
 
 
@@ -38,7 +38,7 @@ def test_another_form_of_a_rule_is_noticed(release) -> None:
     left = pd.read_csv(mutants.SURVIVORS)
     left = left[[release in releases.split() for releases in left["releases"]]]
     listed = {*zip(left["rule"], left["change"], strict=True)}
-    forms = [v for v in mutants.variants(KafkaVersion.of(release), kinds) if not v.source]
+    forms = [*takewhile(lambda v: not v.source, mutants.variants(KafkaVersion.of(release), kinds))]
     others = [v for v in forms if listed.isdisjoint({(v.rule, v.change), (v.rule, "any")})]
     assert len(others) > len(forms) / 2
     for v in others:

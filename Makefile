@@ -52,6 +52,9 @@ CLASSES := $(abspath $(VENV))/spark.jsa
 COMPILER := -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC
 QUICK := $(COMPILER) -XX:SharedArchiveFile=$(CLASSES) -Xlog:cds*=off
 every-test: export JDK_JAVA_OPTIONS ?= $(QUICK)
+# Spark without pyspark.zip, which each Python worker compiles anew: it finds pyspark beside isrlab.
+SPARK := $(abspath $(VENV))/spark
+every-test: export SPARK_HOME ?= $(SPARK)
 ifeq ($(ARGS),)
 report: export JDK_JAVA_OPTIONS ?= $(QUICK)
 endif
@@ -70,7 +73,10 @@ install: $(INSTALLED) ## make the environment that the other targets use
 test: $(INSTALLED) ## ruff, mypy and all tests, nbval on the tutorials included; the twenty slowest
 	@$(MEASURED) $(MAKE) --no-print-directory lint types every-test
 
-$(CLASSES): $(INSTALLED)
+$(SPARK): $(INSTALLED)
+	@mkdir -p $@ && cd $@ && ln -sf ../lib/*/site-packages/pyspark/bin ../lib/*/site-packages/pyspark/jars .
+
+$(CLASSES): $(INSTALLED) | $(SPARK)
 	@echo "archiving Spark's classes, once ..."
 	@JDK_JAVA_OPTIONS="$(COMPILER) -XX:ArchiveClassesAtExit=$@.new" $(BIN)/python -c "\
 	from isrlab import spark; session = spark.session('local[1]'); session.range(3).count(); \

@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(config, items):
 def _length(item, slow: set[str]) -> int:
     """The place of a test in the order: 0 fast, 1 slow, 2 slow on Spark; marks slow tests."""
     fixtures = getattr(item, "fixturenames", ())  # notebook cells have none
-    on_spark = "spark" in fixtures
+    on_spark = not {"spark", "started"}.isdisjoint(fixtures)
     if SHARED & {*fixtures} or item.path.suffix == ".ipynb" or _function(item.nodeid) in slow:
         item.add_marker(pytest.mark.slow)
     return on_spark + (item.get_closest_marker("slow") is not None)

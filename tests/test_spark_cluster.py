@@ -34,7 +34,8 @@ from isrlab.java import JavaMissingError, require_java
 from isrlab.spark import WorkersError, _ship_to, session
 from isrlab_ops.logs import recordings
 
-SPARK_HOME = Path(pyspark.__file__).parent
+PYSPARK = Path(pyspark.__file__).parent
+SPARK_HOME = os.environ.get("SPARK_HOME", str(PYSPARK))
 BASE = FleetConfig(partitions=200, brokers=8, minutes=20, burst_every_s=60, stall_every_s=300)
 CONFIGS = fleet.versions(BASE.with_(seed=5), ["0.8.2", "0.10.2", "2.5", "3.7"])
 CELLS = sum(len(leaders(config)) for config in CONFIGS)
@@ -130,9 +131,9 @@ def started(tmp_path_factory):
 
         def start(name: str, role: str, *arguments: str, **more: str) -> subprocess.Popen:
             log = stack.enter_context((folder / f"{name}.log").open("wb"))
-            own = {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
+            own = {"SPARK_HOME": SPARK_HOME, "SPARK_LOCAL_IP": "127.0.0.1"}
             process = subprocess.Popen(
-                [SPARK_HOME / "bin/spark-class", f"org.apache.spark.deploy.{role}", *arguments],
+                [f"{SPARK_HOME}/bin/spark-class", f"org.apache.spark.deploy.{role}", *arguments],
                 env=BARE | own | more, stdout=log, stderr=log, start_new_session=True, cwd=folder,
             )  # fmt: skip
             stack.callback(kill, process)
@@ -158,7 +159,7 @@ def bare_python(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("venv")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     site = next(folder.glob("lib/python*/site-packages"))
-    (site / "libraries.pth").write_text(str(SPARK_HOME.parent))
+    (site / "libraries.pth").write_text(str(PYSPARK.parent))
     python = folder / "bin/python"
     code = "import numba, pyspark, isrlab"
     tried = subprocess.run([python, "-c", code], env=BARE, capture_output=True, cwd=folder)

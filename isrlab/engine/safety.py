@@ -56,13 +56,8 @@ class View(Frozen):
         return broker if broker.leader_epoch == self.controller.leader_epoch else None
 
 
-def facts(view: View) -> tuple[object, ...]:
-    """All that properties read: while it stays the same, so do their answers."""
-    promised = len(view.committed), len(view.acknowledged), view.disks_lost
-    return view.controller, promised, [_facts(broker) for broker in view.brokers.values()]
-
-
-def _facts(broker: Broker) -> tuple[object, ...]:
+def facts(broker: Broker) -> tuple[object, ...]:
+    """All that properties read of a broker: while it stays the same, so do their answers."""
     role = broker.role
     leads = isinstance(role, Leader) and (role.isr, [r.log_end_offset for r in role.remotes])
     return broker.id, broker.log, broker.broker_epoch, broker.leader_epoch, leads

@@ -16,7 +16,6 @@ are delivered within the step. The clock starts at `START_MS` because Kafka's cl
 from __future__ import annotations
 
 import bisect
-import dataclasses
 from collections import Counter
 from collections.abc import Callable
 from operator import attrgetter
@@ -146,7 +145,7 @@ class Cluster:
     def deliver(self, envelope: Envelope) -> None:
         """Deliver one chosen message now, before others that are due."""
         self.queue.remove(envelope)
-        self._deliver(dataclasses.replace(envelope, due_ms=self.now_ms))
+        self._deliver(replace(envelope, due_ms=self.now_ms))
 
     def drop(self, envelope: Envelope) -> None:
         """Lose one message; the broker that waits for an answer notices."""
@@ -159,7 +158,7 @@ class Cluster:
 
     def post(self, envelope: Envelope) -> None:
         if envelope.partition != self.number:
-            envelope = dataclasses.replace(envelope, partition=self.number)
+            envelope = replace(envelope, partition=self.number)
         bisect.insort(self.queue, envelope, key=attrgetter("due_ms"))  # behind others of that time
 
     def emit(self, source: int, outputs: tuple[m.Output, ...]) -> None:
@@ -221,7 +220,6 @@ class Cluster:
     # Steps
 
     def _step_broker(self, envelope: Envelope) -> None:
-        before_all = dict(self.brokers)
         before = self.brokers[envelope.target]
         after, outputs = broker_machine.step(before, envelope.message, self.now_ms)
         self.brokers[after.id] = after
@@ -229,7 +227,7 @@ class Cluster:
         self.observer.keep(envelope)
         self.observer.compare(before, after, envelope.message, outputs)
         if before is not after:
-            self.observer.ask_safety(before_all)
+            self.observer.ask_safety(before)
         self.emit(after.id, outputs)
 
     def _step_controller(self, envelope: Envelope) -> None:

@@ -121,7 +121,7 @@ def resume(cluster: Cluster, broker: int) -> None:
     held = [e for e in cluster.held if e.target == broker]
     cluster.held = [e for e in cluster.held if e.target != broker]
     for envelope in held:
-        cluster.post(dataclasses.replace(envelope, due_ms=cluster.now_ms))
+        cluster.post(replace(envelope, due_ms=cluster.now_ms))
     if what == "process":
         _return(cluster, broker)
 

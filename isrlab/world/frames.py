@@ -1,25 +1,23 @@
 """The parts of a run: messages in flight, the state after each step, events, the outcome."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any
 
 from isrlab.engine.controller import Controller
-from isrlab.engine.frozen import Shared
+from isrlab.engine.frozen import Frozen
 from isrlab.engine.log import Log
 from isrlab.engine.messages import Message
 from isrlab.engine.model import Broker
 
 
-@dataclass(frozen=True, slots=True)
-class Fault(Shared):
+class Fault(Frozen):
     """An operator's action on a machine, or a failure of it, in place of a message."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope(Shared):
+class Envelope(Frozen):
     """A message in flight. `incarnation` ties a timer to the process that set it."""
 
     due_ms: int
@@ -34,8 +32,7 @@ class Envelope(Shared):
         return self.source == self.target
 
 
-@dataclass(frozen=True, slots=True)
-class Frame(Shared):
+class Frame(Frozen):
     """The whole cluster after one step, as figures and sliders show it."""
 
     place: int  # in the order of all frames and events
@@ -49,8 +46,7 @@ class Frame(Shared):
     was_lost: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Event(Shared):
+class Event(Frozen):
     """One thing that happened, with the columns of the events table."""
 
     place: int  # in the order of all frames and events
@@ -64,7 +60,7 @@ class Event(Shared):
     isr_before: tuple[int, ...] | None = None
     high_watermark: int | None = None
     log_end_offset: int | None = None
-    detail: Mapping[str, str] = field(default_factory=dict)
+    detail: Mapping[str, str] = {}
 
     @property
     def is_stored_state(self) -> bool:
@@ -73,7 +69,7 @@ class Event(Shared):
 
     @property
     def row(self) -> dict[str, object]:
-        return {part.name: getattr(self, part.name) for part in fields(self)[1:]}
+        return {name: getattr(self, name) for name in self.__struct_fields__[1:]}
 
 
 @dataclass(slots=True)

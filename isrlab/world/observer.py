@@ -16,6 +16,7 @@ from isrlab.engine.model import NO_LEADER, Broker, CommittedIsr, Follower, Leade
 from isrlab.world.frames import Envelope, Event, Frame, Outcome
 
 Role = Leader | Follower | None
+_OF_ROLE = "leader_epoch", "partition_epoch", "isr"
 
 
 class Observer:
@@ -29,7 +30,7 @@ class Observer:
         self.disks_lost: set[int] = set()  # brokers that have lost unflushed records
         self.violations: dict[str, str] = {}
         self._verified = safety.Verified()
-        self._asked_about: tuple[object, ...] = ()
+        self._asked_about: tuple[tuple[object, ...], list[Broker]] = (), []
         self.asked = tuple(safety.PROPERTIES)
         self.is_silent = False  # whether to keep no frames and events
 
@@ -63,42 +64,38 @@ class Observer:
             self.committed.setdefault(record, offset)
         if self.is_silent:
             return
-        role, log = after.role, after.log
-        at: dict[str, Any] = {"broker": after.id, "log_end_offset": log.log_end_offset}
-        at["high_watermark"] = log.high_watermark
-        of_role = ("leader_epoch", "partition_epoch", "isr")  # a follower has no ISR
-        at |= {name: getattr(role, name, None) for name in of_role}
-        if isinstance(role, Follower) and getattr(before.role, "leader", None) != role.leader:
-            self.note("follower", **at, replica=role.leader)
-        if isinstance(role, Leader):
-            self._compare_leaders(before.role, role, message, at)
-        sent = [output.message for output in outputs if isinstance(output, m.Send)]
+        role, old, log = after.role, before.role, after.log
+        if isinstance(role, Follower) and getattr(old, "leader", None) != role.leader:
+            self.note("follower", **_columns(after), replica=role.leader)
+        elif isinstance(role, Leader):
+            self._compare_leaders(old, role, message, after)
+        sent = [type(output.message) for output in outputs if isinstance(output, m.Send)]
         news = {
-            "truncate": _is_cut(before.log, log),
+            "truncate": before.log is not log and _is_cut(before.log, log),
             "high_watermark": role and before.log.high_watermark != log.high_watermark,
-            "notify": any(isinstance(news, m.IsrChangeNotification) for news in sent),
-            "metadata": before.metadata != after.metadata,
+            "notify": m.IsrChangeNotification in sent,
+            "metadata": before.metadata is not after.metadata and before.metadata != after.metadata,
         }
         for kind in filter(news.get, news):
-            self.note(kind, **at)
+            self.note(kind, **_columns(after))
 
-    def _compare_leaders(self, old: Role, new: Leader, message: object, at: dict[str, Any]) -> None:
+    def _compare_leaders(self, old: Role, new: Leader, message: object, after: Broker) -> None:
         is_elected = not old or old.leader_epoch != new.leader_epoch
         if is_elected:
-            self.note("leader", **at)
+            self.note("leader", **_columns(after))
         state = new.isr_state
         if not isinstance(state, CommittedIsr) and getattr(old, "isr_state", None) != state:
-            asked = at | {"isr": state.proposed_isr, "isr_before": state.isr}
+            asked = _columns(after) | {"isr": state.proposed_isr, "isr_before": state.isr}
             if isinstance(state, PendingExpandIsr):
                 self.note("isr_expand", **asked, replica=state.joining)
             else:
                 only = state.leaving[0] if len(state.leaving) == 1 else None
-                knew = _knew(at["log_end_offset"], new, state.leaving, self.world.now_ms)
+                knew = _knew(after.log.log_end_offset, new, state.leaving, self.world.now_ms)
                 self.note("isr_shrink", **asked, replica=only, detail=knew)
         if isinstance(message, m.AlterPartitionResponse) and message.error:
-            self.note("isr_rejected", **at, detail={"error": message.error})
+            self.note("isr_rejected", **_columns(after), detail={"error": message.error})
         if isinstance(old, Leader) and not is_elected and old.isr != new.isr:
-            self.note("isr_commit", **at, isr_before=old.isr)
+            self.note("isr_commit", **_columns(after), isr_before=old.isr)
 
     def compare_stored(self, before: Controller | None, message: object = None) -> None:
         """Note the stored ISR and replicas, if the controller's step changed them."""
@@ -122,15 +119,17 @@ class Observer:
         promised = (self.committed, self.acknowledged, len(self.disks_lost), self._verified)
         return safety.View(live, live if before is None else before, controller, *promised)
 
-    def ask_safety(self, before: dict[int, Broker]) -> None:
-        """Note each property that is broken for the first time.
+    def ask_safety(self, before: Broker) -> None:
+        """After a step of a broker, note each property that is broken for the first time.
 
         Most steps change only clocks and fetches in flight, of which no property knows.
         """
-        view = self.view(before)
-        if (facts := safety.facts(view)) == self._asked_about:
+        promised = len(self.committed), len(self.acknowledged), len(self.disks_lost)
+        now = (self.world.controller, *promised), [*self.world.brokers.values()]
+        was, self._asked_about = self._asked_about, now
+        if now[0] == was[0] and len(now[1]) == len(was[1]) and all(map(_is_alike, now[1], was[1])):
             return
-        self._asked_about = facts
+        view = self.view({**self.world.brokers, before.id: before})
         for name in self.asked:
             wrong = None if name in self.violations else safety.PROPERTIES[name](view)
             if wrong is not None:
@@ -150,12 +149,24 @@ class Observer:
         )
 
 
+def _is_alike(broker: Broker, other: Broker) -> bool:
+    return broker is other or safety.facts(broker) == safety.facts(other)
+
+
+def _columns(broker: Broker) -> dict[str, Any]:
+    """The columns of an event that a broker's state fills; a follower has no ISR."""
+    of_role = {name: getattr(broker.role, name, None) for name in _OF_ROLE}
+    ends = {name: getattr(broker.log, name) for name in ("log_end_offset", "high_watermark")}
+    return {"broker": broker.id} | ends | of_role
+
+
 def committed_by(before: Broker, after: Broker) -> tuple[tuple[str, int], ...]:
     """The records, with their offsets, that a leader's high watermark passed in this step."""
-    if not isinstance(after.role, Leader):
+    leads, led = isinstance(after.role, Leader), isinstance(before.role, Leader)
+    if not leads or (led and after.log is before.log):
         return ()
-    start = before.log.high_watermark if isinstance(before.role, Leader) else 0
-    start, end = max(start, after.log.log_start_offset), after.log.high_watermark
+    start = max(before.log.high_watermark if led else 0, after.log.log_start_offset)
+    end = after.log.high_watermark
     read = after.log.read(start, end) if start < end else ()
     return tuple((record.id, offset) for offset, record in enumerate(read, start))
 

@@ -267,6 +267,7 @@ def test_each_extra_suffices_in_an_empty_environment(extras, wheels, programs, t
     (tmp_path / "loss.txt").write_text(LOSS)
     cache = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))  # compiled kernels
     own = {"PATH": f"{python.parent}:{programs}", "HOME": str(tmp_path), "XDG_CACHE_HOME": cache}
+    own["JDK_JAVA_OPTIONS"] = os.environ.get("JDK_JAVA_OPTIONS", "")
     where = "import isrlab; print(isrlab.__path__[0])"
     inside = subprocess.check_output([python, "-c", where], env=own, cwd=tmp_path, text=True)
     assert str(tmp_path) in inside

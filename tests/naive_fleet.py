@@ -107,6 +107,10 @@ class NaiveCell:
             for row in thread_of
         ]
         self.threads = [Thread(rows, settings["latency_ms"]) for rows in stalls]
+        self.read_by = [
+            [p for p in self.partitions if any(f.thread == number for f in p.followers)]
+            for number in range(len(stalls))
+        ]
         self.arrivals: dict[int, list[tuple[int, int]]] = {}
         for ms, partition, records in arrivals:
             self.arrivals.setdefault(ms, []).append((partition, records))
@@ -240,7 +244,7 @@ class NaiveCell:
         """Answer a parked fetch if there is data or its wait is over, or receive a new fetch."""
         if self.is_busy(now):
             return
-        mine = self.read_by(number)
+        mine = self.read_by[number]
         if thread.parked:
             if self.is_woken(number, mine) or now >= thread.next_ms:
                 self.answer(number, thread, mine, now)
@@ -259,12 +263,9 @@ class NaiveCell:
     def answer_news(self, now):
         """Answer the parked fetches for which data or news has come in this ms."""
         for number, thread in enumerate(self.threads):
-            mine = self.read_by(number)
+            mine = self.read_by[number]
             if thread.parked and self.is_woken(number, mine) and not self.is_busy(now):
                 self.answer(number, thread, mine, now)
-
-    def read_by(self, number):
-        return [p for p in self.partitions if any(f.thread == number for f in p.followers)]
 
     def is_woken(self, number, mine):
         """Whether records were appended since the fetch was parked, or there is other news."""
@@ -274,8 +275,7 @@ class NaiveCell:
     def any_data(self, mine, number):
         """Whether there are as many bytes as a fetch asks for."""
         most = max(1, self.settings["fetch_bytes"] // self.record_bytes)
-        each = [(p, f) for p in mine for f in p.followers if f.thread == number and f.end < p.end]
-        behind = [p.end - f.end for p, f in each]
+        behind = [p.end - f.end for p in mine for f in p.followers if f.thread == number]
         found = sum(min(most, records) for records in behind) * self.record_bytes
         return found >= min(self.settings["min_bytes"], self.settings["response_bytes"])
 

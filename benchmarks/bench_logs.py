@@ -1,4 +1,4 @@
-"""How fast logs are read, compared with a plain script that extracts only the ISR lines.
+"""How fast logs are read, compared with a plain script that only finds and parses the same lines.
 
     python benchmarks/bench_logs.py [megabytes]     (50, then 500)
 
@@ -26,13 +26,17 @@ from isrlab_ops.logs.recordings import folder
 
 PLAIN = r"""
 import pathlib, re, sys
-ISR = re.compile(rb"^\[(\S+ \S+)\] \w+ \[Partition (\S+)-(\d+) broker=(\d+)\] "
-                 rb"(Shrinking|Expanding|ISR updated)[a-zA-Z ]*([\d,]+)")
-found = []
+from isrlab_ops.logs.reader.formats import FORMATS
+LINE = re.compile(r"\[(\S+ \S+)\] \w+ (.*) \(([\w.$]+)\)$")
+of_logger, found = {}, []
+for form in FORMATS:
+    of_logger.setdefault(form.logger.rpartition(".")[2], []).append(form.regex)
 for path in sorted(pathlib.Path(sys.argv[1]).rglob("*.log")):
-    with open(path, "rb") as lines:
-        found += [match.groups() for line in lines if b"ISR" in line and (match := ISR.match(line))]
-print(len(found), "ISR lines")
+    for line in path.open(encoding="utf-8"):
+        time, message, logger = match.groups() if (match := LINE.match(line)) else ("", "", "")
+        tried = (regex.match(message) for regex in of_logger.get(logger.rpartition(".")[2], ()))
+        found += [(time, match.groupdict()) for match in tried if match][:1]
+print(len(found), "lines")
 """
 OURS = r"""
 import sys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
@@ -23,7 +24,7 @@ collect_ignore_glob = ["notebooks/*"]  # small notebooks for the report's tests;
 matplotlib.use("Agg")
 # `make check` runs the fastest test functions, CHECK_S in total, and leaves out the others.
 SLOW = Path(__file__).with_name("slow.txt")
-CHECK_S = 41  # seconds of processor time; two processes take half as long
+CHECK_S = 33  # seconds of processor time; two processes take half as long
 # Fixtures for which the first test waits; tests of one are not parted, or it is made twice.
 SHARED = {"spark", "chromium", "executed", "made", "page_folder", "wheels"}
 CORE = "test_scenario_prints_what_it_says", "test_its_notebook_says_it"  # never left out
@@ -66,6 +67,8 @@ def pytest_collection_modifyitems(config, items):
     in_processes = config.getoption("numprocesses", None) or hasattr(config, "workerinput")
     slow = set(SLOW.read_text(encoding="utf-8").splitlines())
     items.sort(key=lambda item: _length(item, slow), reverse=bool(in_processes))
+    gc.freeze()  # to look at all tests again and again for garbage takes a tenth of their time
+    gc.set_threshold(100_000, 20, 100)
 
 
 def _length(item, slow: set[str]) -> int:
@@ -92,11 +95,8 @@ def pytest_terminal_summary(terminalreporter, config):
             seconds[_function(report.nodeid)] += report.duration
     quickest = sorted(seconds, key=seconds.get)
     so_far = accumulate(map(seconds.get, quickest))
-    slow = [
-        name
-        for name, passed in zip(quickest, so_far, strict=True)
-        if passed > CHECK_S and not name.endswith(CORE)
-    ]
+    slow = {name for name, passed in zip(quickest, so_far, strict=True) if passed > CHECK_S}
+    slow = {name for name in slow if not name.endswith(CORE)}
     SLOW.write_text("".join(f"{name}\n" for name in sorted(slow)), encoding="utf-8")
 
 

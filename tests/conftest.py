@@ -24,9 +24,9 @@ collect_ignore_glob = ["notebooks/*"]  # small notebooks for the report's tests;
 matplotlib.use("Agg")
 # `make check` runs the fastest test functions, CHECK_S in total, and leaves out the others.
 SLOW = Path(__file__).with_name("slow.txt")
-CHECK_S = 33  # seconds of processor time; two processes take half as long
+CHECK_S = 14  # seconds of processor time; two processes take half as long
 # Fixtures for which the first test waits; tests of one are not parted, or it is made twice.
-SHARED = {"spark", "chromium", "executed", "made", "page_folder", "wheels"}
+SHARED = {"spark", "chromium", "executed", "made", "page_folder", "wheels", "started"}
 CORE = "test_scenario_prints_what_it_says", "test_its_notebook_says_it"  # never left out
 
 
@@ -73,11 +73,12 @@ def pytest_collection_modifyitems(config, items):
 
 def _length(item, slow: set[str]) -> int:
     """The place of a test in the order: 0 fast, 1 slow, 2 slow on Spark; marks slow tests."""
-    fixtures = getattr(item, "fixturenames", ())  # notebook cells have none
-    on_spark = not {"spark", "started"}.isdisjoint(fixtures)
-    if SHARED & {*fixtures} or item.path.suffix == ".ipynb" or _function(item.nodeid) in slow:
+    fixtures = {*getattr(item, "fixturenames", ())}  # notebook cells have none
+    if SHARED & fixtures or item.path.suffix == ".ipynb":
+        item.user_properties.append(("slow", "always"))
+    if item.user_properties or _function(item.nodeid) in slow:
         item.add_marker(pytest.mark.slow)
-    return on_spark + (item.get_closest_marker("slow") is not None)
+    return bool({"spark", "started"} & fixtures) + (item.get_closest_marker("slow") is not None)
 
 
 def _function(node: str) -> str:
@@ -91,7 +92,7 @@ def pytest_terminal_summary(terminalreporter, config):
         return
     seconds = Counter()
     for report in (r for reports in terminalreporter.stats.values() for r in reports):
-        if getattr(report, "duration", None) is not None and "::test_" in report.nodeid:
+        if getattr(report, "user_properties", None) == []:
             seconds[_function(report.nodeid)] += report.duration
     quickest = sorted(seconds, key=seconds.get)
     so_far = accumulate(map(seconds.get, quickest))

@@ -34,8 +34,7 @@ from isrlab.java import JavaMissingError, require_java
 from isrlab.spark import WorkersError, _ship_to, session
 from isrlab_ops.logs import recordings
 
-PYSPARK = Path(pyspark.__file__).parent
-SPARK_HOME = os.environ.get("SPARK_HOME", str(PYSPARK))
+SPARK_HOME = os.environ.get("SPARK_HOME", pyspark.__path__[0])
 BASE = FleetConfig(partitions=200, brokers=8, minutes=20, burst_every_s=60, stall_every_s=300)
 CONFIGS = fleet.versions(BASE.with_(seed=5), ["0.8.2", "0.10.2", "2.5", "3.7"])
 CELLS = sum(len(leaders(config)) for config in CONFIGS)
@@ -159,7 +158,7 @@ def bare_python(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("venv")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     site = next(folder.glob("lib/python*/site-packages"))
-    (site / "libraries.pth").write_text(str(PYSPARK.parent))
+    (site / "libraries.pth").write_text(str(Path(pyspark.__file__).parents[1]))
     python = folder / "bin/python"
     code = "import numba, pyspark, isrlab"
     tried = subprocess.run([python, "-c", code], env=BARE, capture_output=True, cwd=folder)

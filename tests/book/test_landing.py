@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -16,6 +17,7 @@ from isrlab_book.page import landing
 from isrlab_book.workbook import start_here
 
 PATHS = {path.stem: path for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
+pictures = cache(start_here.pictures)
 LINK = re.compile(r"\]\((?:(\d\d_\w+)\.ipynb)?(#[^)]+)?\)")
 BLANK = gallery.RunRecord(
     slug="", notebook="", title="", parameters={}, given=[], versions={"isrlab": "1"}, kafka=None,
@@ -57,27 +59,24 @@ def test_a_report_of_all_notebooks_does_not_run_the_first():
 def test_the_first_notebook_shows_the_first_page_and_the_questions():
     cells = nbformat.read(PATHS[pages.START], as_version=4).cells
     shown = [output.data["text/html"] for cell in cells for output in cell.get("outputs", [])]
-    now = [
-        each().data
-        for each in (landing.show_first_page, landing.show_questions, landing.show_exercises)
-    ]
-    assert shown == now, "run it again"
+    parts = landing.show_first_page, landing.show_questions, landing.show_exercises
+    assert shown == [each().data for each in parts], "run it again"
     assert "→" not in gallery.start(), "an index has a way on of its own"
 
 
-@pytest.mark.parametrize("name", pictures := start_here.pictures())
-def test_the_pictures_of_the_first_page_are_those_of_the_engine(name, request):
-    path = DATA / "pictures" / f"{name}.svg"
-    if request.config.getoption("--rewrite"):
-        path.write_text(pictures[name], encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == pictures[name], "pytest --rewrite draws it anew"
+def test_the_pictures_of_the_first_page_are_those_of_the_engine(request):
+    for name, picture in pictures().items():
+        path = DATA / "pictures" / f"{name}.svg"
+        if request.config.getoption("--rewrite"):
+            path.write_text(picture, encoding="utf-8")
+        assert path.read_text(encoding="utf-8") == picture, "pytest --rewrite draws it anew"
 
 
 def test_the_moving_picture_shows_each_step_in_its_turn_and_rests_on_the_last():
-    turns = re.findall(r"\.f(\d){animation-delay:(-\d+)s}", pictures["lost"])
+    turns = re.findall(r"\.f(\d){animation-delay:(-\d+)s}", pictures()["lost"])
     assert [int(delay) for _, delay in turns] == sorted(-5 * n for n in range(1, len(turns) + 1))
-    assert pictures["lost"].count('<g class="frame') == len(turns) == 6
-    still = pictures["lost"].split("prefers-reduced-motion:reduce")[1]
+    assert pictures()["lost"].count('<g class="frame') == len(turns) == 6
+    still = pictures()["lost"].split("prefers-reduced-motion:reduce")[1]
     assert still.startswith("){.frame{animation:none}.f6{visibility:visible}}")
     page = landing.show_first_page().data
     assert page.count('type="radio"') == 7 and "<script" not in page, "play, and each step"

@@ -244,7 +244,7 @@ def failures_that_lose(version: str, acks: str, least: int) -> int:
 def outages_without_leader(version: str, session_s: int, lag_s: int) -> int:
     """How many lengths of an outage, of 5 to 70 s, leave no replica that may lead."""
     runs = last_replica_standing.outages(version, session_s, lag_s)
-    return sum(run.outcome.word == "offline" for run in runs)
+    return sum(run.outcome.word == "offline" for _, run in runs)
 
 
 def _repaired(version: str, repair: str) -> KafkaVersion:

@@ -9,7 +9,6 @@ A second table has outages of a leader's network, by session timeout and lag lim
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from copy import deepcopy
 from itertools import pairwise
 
 from matplotlib.axes import Axes
@@ -18,9 +17,8 @@ from isrlab.engine.versions import KafkaVersion
 from isrlab.show import style
 from isrlab.show.matrix import plot_matrix
 from isrlab.world import scenario
-from isrlab.world.actions import play_line
-from isrlab.world.commands import obey
-from isrlab.world.script import Run, parse
+from isrlab.world.script import Run
+from isrlab_book.branches import branches
 
 STOPS = ("kill", "power_loss", "clean_shutdown")
 UNREACHABLE = "cut 1 2\ncut 1 3\nproduce 1 m3 acks={acks}\nadvance 60s"
@@ -112,22 +110,17 @@ def finding(versions: Sequence[str], acks: str) -> str:
 
 def outage(version: str | KafkaVersion, session_s: int, lag_s: int, outage_s: int) -> Run:
     """The leader has no network for a while, reaches the controller for a moment, and dies."""
-    return next(outages(version, session_s, lag_s, [outage_s]))
+    return next(outages(version, session_s, lag_s, [outage_s]))[1]
 
 
 def outages(
     version: str | KafkaVersion, session_s: int, lag_s: int, outages_s: Iterable[int] = OUTAGES_S
-) -> Iterator[Run]:
-    """The same for each of these outages, the shortest first; all of them have one beginning."""
+) -> Iterator[tuple[int, Run]]:
+    """The same for each of these outages, with its seconds, the shortest first."""
     text = scenario.read(OUTAGE).replace("=60s", f"={session_s}s").replace("=30s", f"={lag_s}s")
     start, end = text.split("advance 50s\n")
-    run = scenario.play(start, version=version)
-    for was_s, outage_s in pairwise([0, *outages_s]):
-        play_line(run, f"advance {outage_s - was_s}s")
-        story = deepcopy(run)
-        for command in (command for block in parse(end) for command in block.commands):
-            obey(story, command)
-        yield story
+    stories = ((s, f"advance {s - was_s}s", end) for was_s, s in pairwise([0, *outages_s]))
+    return branches(KafkaVersion.of(version), start, stories)
 
 
 def offline_after(
@@ -138,7 +131,7 @@ def offline_after(
     for session_s in sessions_s:
         row = cells.setdefault(f"session {session_s} s", {})
         for lag_s in lags_s:
-            runs = zip(OUTAGES_S, outages(version, session_s, lag_s), strict=True)
+            runs = outages(version, session_s, lag_s)
             bad = [length for length, run in runs if run.outcome.word == "offline"]
             text = " to ".join(map(str, sorted({*bad[:1], *bad[-1:]})))
             row[f"lag limit {lag_s} s"] = (f"{text} s", "offline") if bad else ("never", "safe")

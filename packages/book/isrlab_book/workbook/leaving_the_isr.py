@@ -5,9 +5,8 @@
 """
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
-from itertools import pairwise, repeat
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import ipywidgets as widgets
 import numpy as np
@@ -21,9 +20,9 @@ from isrlab.installed import DATA
 from isrlab.show import bands, controls, curves, offsets, style
 from isrlab.show.offsets import Offsets
 from isrlab.world import scenario
-from isrlab.world.actions import play_line
 from isrlab.world.cluster import START_MS
 from isrlab.world.script import Run
+from isrlab_book.branches import branches
 
 FOLLOWER = 2
 # A follower that is caught up lacks a record from now on, and hangs
@@ -52,23 +51,8 @@ def eviction_times(version: str, samples: int = 40, lag_ms: int | None = None) -
     begins_ms = [period_ms + sample * period_ms // samples for sample in range(samples)]
     start = f"partition replicas=1,2 replica.lag.time.max.ms={lag_ms}"
     rest = STALL.format(watch_ms=3 * lag_ms)
-    passes = (f"advance {ms - was}ms" for was, ms in pairwise([0, *begins_ms]))
-    return [*_waits_ms(known, start, zip(begins_ms, passes, repeat(rest)))]
-
-
-def _waits_ms(
-    known: KafkaVersion, start: str, stories: Iterable[tuple[int, str, str]]
-) -> Iterator[int]:
-    """How long after a moment the stored ISR first changes, in stories (moment, line, rest). Each
-    begins with `start` and the lines so far, which are played once for all."""
-    run = Run([], known)
-    play_line(run, start)
-    for ms, line, rest in stories:
-        play_line(run, line)
-        story = deepcopy(run)
-        for each in rest.splitlines():
-            play_line(story, each)
-        yield offsets.isr_of(story)[1].start_ms - ms
+    stories = ((ms, f"advance {ms - was_ms}ms", rest) for was_ms, ms in pairwise([0, *begins_ms]))
+    return [offsets.isr_of(run)[1].start_ms - ms for ms, run in branches(known, start, stories)]
 
 
 def recorded_evictions() -> dict[str, list[int]]:
@@ -89,7 +73,7 @@ def played_evictions(version: str | KafkaVersion, samples: int = 100) -> list[in
         rest = PAUSE.format(since_ms=since_ms, left_ms=RECORDED_EVERY_MS - since_ms)
         stories.append((pause_ms, f"{FEED} for={pause_ms - since_ms - fed_ms}ms", rest))
         fed_ms = pause_ms - since_ms
-    return [*_waits_ms(known, RECORDED, stories)]
+    return [offsets.isr_of(run)[1].start_ms - ms for ms, run in branches(known, RECORDED, stories)]
 
 
 def plot_recorded(times: Mapping[str, Sequence[int]], samples: int = 60) -> Axes:

@@ -131,14 +131,14 @@ PARTITION_ROW = _row(  # what a leader knows of a partition
     "queued",  # an entry of the ring of all partitions with a change in flight
 )
 FOLLOWER_ROW = _row(  # of one partition; rows of one thread are adjacent
-    "end seen_end",  # its log end with the answer in flight; as the leader knows it, -1: unknown
+    "seen_end thread",  # its log end as the leader knows it, -1: unknown; which thread reads it
+    "end",  # its log end with the answer in flight
     "last_caught_up_ms had_all_ms",  # when it was caught up, by the version's lag clock; by today's
     "last_fetch_ms last_fetch_leader_end",  # its last fetch; the leader's log end at that time
     "counted_fetch_ms",  # its last fetch as lag clocks count it; a new epoch may reset it
     "sent_high_watermark",  # as of its last fetch (2.4 and 2.5 compare with it)
     "turn",  # ascends with each service: the lowest is served next
     "partition slot",
-    "thread",  # the fetcher thread that reads for it
 )
 THREAD_ROW = _row(
     "fetch_ms next_ms",  # when its last fetch arrived; when the next does, or the parked one is due

@@ -33,7 +33,7 @@ import numpy as np
 
 from isrlab.fleet.kernel import link, log, membership
 from isrlab.fleet.kernel import state as s
-from isrlab.fleet.kernel.compiled import compiled, entry, inlined, merged
+from isrlab.fleet.kernel.compiled import compiled, entry, inlined
 from isrlab.fleet.kernel.resting import lowest_bit
 
 _ZERO = np.uint64(0)
@@ -77,7 +77,7 @@ def _has_room(state: s.State) -> bool:
     return rows <= len(state.events) and chunks + partitions < len(state.next_chunk)
 
 
-@merged
+@inlined
 def _next_ms(state: s.State, arrivals: s.Arrivals) -> int:
     """The time of the next event."""
     next_ms = min(state.scalars[s.NEXT_TICK_MS], state.scalars[s.NEXT_THREAD_MS])
@@ -112,7 +112,7 @@ def _run_threads(state: s.State, now_ms: int) -> None:
         state.scalars[s.NEXT_THREAD_MS] = next_ms
 
 
-@merged
+@inlined
 def _leader_free_ms(state: s.State, now_ms: int) -> int:
     """The end of the leader's current stall, or 0 if there is none."""
     place = state.scalars[s.LEADER_STALL]
@@ -124,7 +124,7 @@ def _leader_free_ms(state: s.State, now_ms: int) -> int:
     return 0
 
 
-@merged
+@inlined
 def _append_due(state: s.State, arrivals: s.Arrivals, now_ms: int) -> bool:
     """Append the batches that arrive by `now_ms`; False if there is no room for more."""
     arrival = state.scalars[s.NEXT_ARRIVAL]

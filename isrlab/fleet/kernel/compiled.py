@@ -63,14 +63,6 @@ def inlined(function: F) -> F:
     return compiled(function, forceinline=True)
 
 
-def merged(function: F) -> F:
-    """Insert a function into its only caller before the caller is compiled.
-
-    So it is optimised once, rather than alone and then again in the caller.
-    """
-    return numba.njit(inline="always", _nrt=False)(function)
-
-
 def is_ready(function: Any) -> bool:
     """Whether a function is compiled already, by this process or another one."""
     name = function.py_func.__qualname__

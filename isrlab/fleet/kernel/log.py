@@ -13,7 +13,7 @@ would resend it; since 3.0 the log by default rejects the duplicate).
 
 from isrlab.engine import rules
 from isrlab.fleet.kernel import state as s
-from isrlab.fleet.kernel.compiled import compiled, inlined, merged
+from isrlab.fleet.kernel.compiled import compiled, inlined
 from isrlab.fleet.kernel.resting import lag_clock_ms, wake
 from isrlab.fleet.kernel.rows import count_latency, emit_produce
 
@@ -97,7 +97,7 @@ def _push_high_watermark(state: s.State, now_ms: int, partition: int) -> None:
             make_due(state, now_ms, thread)
 
 
-@merged
+@inlined
 def on_append(state: s.State, now_ms: int, partition: int, records: int) -> None:
     """Append an arriving batch, or refuse it if the ISR is too small for acks=all."""
     leader = state.partitions[partition]
@@ -252,7 +252,7 @@ def _next_held(state: s.State, now_ms: int, p: int) -> int:
     return row
 
 
-@merged
+@inlined
 def tell_timeouts(state: s.State, until_ms: int) -> None:
     """Write events for all produces whose time ran out before `until_ms`, and remove them."""
     for p in range(len(state.partitions)):

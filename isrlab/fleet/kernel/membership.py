@@ -8,7 +8,7 @@ from isrlab.engine import rules
 from isrlab.engine.choices import AfterShrink, ClockReset, LagClock
 from isrlab.fleet.kernel import log, resting
 from isrlab.fleet.kernel import state as s
-from isrlab.fleet.kernel.compiled import compiled, inlined, merged
+from isrlab.fleet.kernel.compiled import compiled, inlined
 from isrlab.fleet.kernel.rows import emit
 
 _last_caught_up_time_ms = inlined(rules.last_caught_up_time_ms)
@@ -72,7 +72,7 @@ def _waits_under_min_isr(state: s.State, now_ms: int, row: int) -> bool:
     )  # fmt: skip
 
 
-@merged
+@inlined
 def _set_clocks(state: s.State, now_ms: int, row: int) -> None:
     """Set the follower's lag clocks after this fetch, by the version's rule and by today's."""
     follower = state.followers[row]
@@ -120,7 +120,7 @@ def _commit(state: s.State, now_ms: int, partition: int, isr: int) -> None:
         log.retry_held(state, now_ms, partition)
 
 
-@merged
+@inlined
 def _enqueue(state: s.State, now_ms: int, partition: int) -> None:
     """Set the time of the answer: one request is in flight, and other changes wait for it.
 
@@ -146,7 +146,7 @@ def _set_next_answer(state: s.State) -> None:
         state.scalars[s.NEXT_ANSWER_MS] = s.NEVER_MS
 
 
-@merged
+@inlined
 def on_controller_answers(state: s.State, now_ms: int) -> None:
     """Apply the ISR changes that are answered by `now_ms`."""
     while state.scalars[s.NEXT_ANSWER_MS] <= now_ms:
@@ -166,7 +166,7 @@ def on_controller_answers(state: s.State, now_ms: int) -> None:
             log.look_at_high_watermark(state, now_ms, partition)
 
 
-@merged
+@inlined
 def on_isr_expiration(state: s.State, now_ms: int) -> None:
     """The isr-expiration task: evict followers out of sync, unless a change is in flight."""
     rule = state.rules
@@ -191,7 +191,7 @@ def on_isr_expiration(state: s.State, now_ms: int) -> None:
             change_isr(state, now_ms, s.SHRINK, partition, isr)
 
 
-@merged
+@inlined
 def on_restarts(state: s.State, now_ms: int) -> None:
     """Shut brokers down cleanly: the controller removes them from their ISRs immediately.
 
@@ -216,7 +216,7 @@ def on_restarts(state: s.State, now_ms: int) -> None:
                     _remove(state, now_ms, partition, slot)
 
 
-@merged
+@inlined
 def _remove(state: s.State, now_ms: int, partition: int, slot: int) -> None:
     resting.wake_all(state, partition)
     leader, others = state.partitions[partition], ~(1 << slot)

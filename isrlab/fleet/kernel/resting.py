@@ -11,7 +11,7 @@ the follower's clocks before anything else happens to it.
 import numpy as np
 
 from isrlab.engine.choices import HighWatermarkSet
-from isrlab.fleet.kernel.compiled import compiled, inlined, merged
+from isrlab.fleet.kernel.compiled import compiled, inlined
 from isrlab.fleet.kernel.state import NOT_PENDING, State
 
 _ONE = np.uint64(1)
@@ -64,7 +64,7 @@ def wake_all(state: State, partition: int) -> None:
         wake(state, state.follower_at[partition, slot])
 
 
-@merged
+@inlined
 def rest_if_quiet(state: State, row: int) -> None:
     """Clear the follower's bit if another fetch would change only clocks."""
     follower = state.followers[row]
@@ -78,7 +78,7 @@ def rest_if_quiet(state: State, row: int) -> None:
         state.active[row >> 6] &= ~(_ONE << np.uint64(row & 63))
 
 
-@merged
+@inlined
 def _leaves_high_watermark(state: State, row: int) -> bool:
     """Whether a fetch of a member at the log end can neither move nor learn the high watermark.
 

@@ -6,7 +6,7 @@
 import numpy as np
 
 from isrlab.fleet.kernel import state as s
-from isrlab.fleet.kernel.compiled import compiled, inlined, merged
+from isrlab.fleet.kernel.compiled import compiled, inlined
 
 
 @inlined
@@ -61,13 +61,13 @@ def emit_produce(state: s.State, at_ms: int, kind: int, partition: int, end: int
     events[row, s.LOG_END_OFFSET] = end
 
 
-@merged
+@inlined
 def count_latency(state: s.State, now_ms: int, waited_ms: int) -> None:
     """Count the latency of a produce that is acknowledged now."""
     state.latencies[now_ms // s.HOUR_MS, bucket(waited_ms)] += 1
 
 
-@merged
+@inlined
 def bucket(waited_ms: int) -> int:
     """The bucket of a latency: one for each ms below `EXACT_MS`, then `STEPS` per doubling."""
     if waited_ms < s.EXACT_MS:

@@ -4,7 +4,7 @@ numba keeps a compiled function until the function's own file changes. The kerne
 of `engine/rules.py`, so numba would miss a changed rule and use the old machine code. Therefore the
 cache folder is named after a digest of all sources that go into the machine code, and nothing else
 is compared: a worker that imports the sources from a zip finds what another process compiled.
-If no folder is writable, each process compiles the kernel itself (about twenty seconds).
+If no folder is writable, each process compiles the kernel itself (about twelve seconds).
 
 This needs a cache locator of our own, installed by hand: `njit(cache=True)` uses each function's
 file and location, and NUMBA_CACHE_LOCATOR_CLASSES applies to all functions of a process.
@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numba
-from numba.core import types
+from numba.core import config, types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.compiler import Compiler
 from numba.np import arrayobj
 
 from isrlab.installed import source_digest
@@ -35,12 +36,23 @@ F = TypeVar("F", bound=Callable[..., object])
 SOURCES = ("engine/choices.py", "engine/rules.py", "fleet/kernel", "fleet/recorded/partitioner.py")
 
 
+class _Scalar(Compiler):
+    """numba's compiler without vector instructions, which slow loops over two or three replicas."""
+
+    def compile_extra(self, function: Any) -> Any:
+        before, config.LOOP_VECTORIZE = config.LOOP_VECTORIZE, 0
+        try:
+            return super().compile_extra(function)
+        finally:
+            config.LOOP_VECTORIZE = before
+
+
 def entry(function: F) -> F:
     """Compile a function that Python calls, or load it from the cache if there is one.
 
     `_nrt=False` turns off numba's reference counting: no function compiled here may allocate.
     """
-    dispatcher = numba.njit(_nrt=False, no_cfunc_wrapper=True)(function)
+    dispatcher = numba.njit(_nrt=False, no_cfunc_wrapper=True, pipeline_class=_Scalar)(function)
     if _CACHE:
         dispatcher._cache = _Cache(function)
     return dispatcher
@@ -58,7 +70,7 @@ def compiled(function: F, forceinline: bool = False) -> F:
 def inlined(function: F) -> F:
     """Compile a function whose machine code is copied into every caller.
 
-    Passing tuples of arrays to a function costs more than most of these functions do.
+    To pass the arrays of a `State` costs some 50 ns, more than most of these functions take.
     """
     return compiled(function, forceinline=True)
 

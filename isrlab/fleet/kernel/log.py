@@ -15,7 +15,7 @@ from isrlab.engine import rules
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.compiled import compiled, inlined
 from isrlab.fleet.kernel.resting import lag_clock_ms, wake
-from isrlab.fleet.kernel.rows import count_latency, emit_produce
+from isrlab.fleet.kernel.rows import bucket, emit_produce
 
 _admits_acks_all = inlined(rules.admits_acks_all)
 _holds_back_high_watermark = inlined(rules.holds_back_high_watermark)
@@ -233,7 +233,8 @@ def _complete(state: s.State, now_ms: int, p: int) -> None:
         elif not _has_enough(state, leader.maximal_isr):
             emit_produce(state, now_ms, s.TOO_FEW, p, end)
         else:
-            count_latency(state, now_ms, now_ms - state.produces[row, s.SENT_MS])
+            waited_ms = now_ms - state.produces[row, s.SENT_MS]
+            state.latencies[now_ms // s.HOUR_MS, bucket(waited_ms)] += 1
         row = _freed(state, row, leader.waiting_last)
     leader.waiting = row
 

@@ -106,10 +106,10 @@ def change_isr(state: s.State, now_ms: int, kind: int, partition: int, isr: int)
     else:
         _commit(state, now_ms, partition, isr)
     if kind == s.SHRINK and state.rules.high_watermark_after_shrink != _ON_COMMIT:
-        log.look_at_high_watermark(state, now_ms, partition)
+        log.raise_high_watermark(state, now_ms, partition)
 
 
-@compiled
+@inlined
 def _commit(state: s.State, now_ms: int, partition: int, isr: int) -> None:
     leader = state.partitions[partition]
     leader.partition_epoch += 1

@@ -11,7 +11,7 @@ the follower's clocks before anything else happens to it.
 import numpy as np
 
 from isrlab.engine.choices import HighWatermarkSet
-from isrlab.fleet.kernel.compiled import compiled, inlined
+from isrlab.fleet.kernel.compiled import inlined
 from isrlab.fleet.kernel.state import NOT_PENDING, State
 
 _ONE = np.uint64(1)
@@ -58,7 +58,7 @@ def wake(state: State, row: int) -> None:
     state.active[row >> 6] |= _ONE << np.uint64(row & 63)
 
 
-@compiled
+@inlined
 def wake_all(state: State, partition: int) -> None:
     for slot in range(state.follower_at.shape[1]):
         wake(state, state.follower_at[partition, slot])

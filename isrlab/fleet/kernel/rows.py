@@ -23,7 +23,7 @@ def _new_row(state: s.State, now_ms: int, kind: int, partition: int) -> int:
     return row
 
 
-@compiled
+@inlined
 def emit(state: s.State, now_ms: int, kind: int, partition: int, after: int) -> None:
     """Write a row for an ISR that is requested or stored."""
     events, row = state.events, _new_row(state, now_ms, kind, partition)
@@ -59,12 +59,6 @@ def emit_produce(state: s.State, at_ms: int, kind: int, partition: int, end: int
         events[row, column] = 0
     events[row, s.HIGH_WATERMARK] = -1
     events[row, s.LOG_END_OFFSET] = end
-
-
-@inlined
-def count_latency(state: s.State, now_ms: int, waited_ms: int) -> None:
-    """Count the latency of a produce that is acknowledged now."""
-    state.latencies[now_ms // s.HOUR_MS, bucket(waited_ms)] += 1
 
 
 @inlined

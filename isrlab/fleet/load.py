@@ -15,6 +15,7 @@ memory and does not change the draws. A trace (recorded/) is an input, not a dra
 Left out: weekends, keys that move.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -104,14 +105,14 @@ class Load:
 
     def until(self, end_ms: int) -> Arrivals:
         """The next batches up to `end_ms`."""
-        rows = [_joined(source.until(end_ms) for source in both) for both in self._each]
+        rows = [[source.until(end_ms) for source in both] for both in self._each]
         if self._is_batched:
             rows = [
-                batched(*_in_order(row), end_ms, self._limits, held)
+                [batched(*_in_order(_joined(row)), end_ms, self._limits, held)]
                 for row, held in zip(rows, self._open, strict=True)
             ]
-        ts_ms, records = _joined(rows)
-        counts = [len(times) for times, _ in rows]
+        ts_ms, records = _joined(itertools.chain.from_iterable(rows))
+        counts = [sum(len(times) for times, _ in row) for row in rows]
         places = np.repeat(np.arange(len(rows), dtype=np.int32), counts)
         order = _order(ts_ms)
         return Arrivals(ts_ms[order], places[order], records[order])

@@ -24,7 +24,7 @@ collect_ignore_glob = ["notebooks/*"]  # small notebooks for the report's tests;
 matplotlib.use("Agg")
 # `make check` runs the fastest test functions, CHECK_S in total, and leaves out the others.
 SLOW = Path(__file__).with_name("slow.txt")
-CHECK_S = 14  # seconds of processor time; two processes take half as long
+CHECK_S = 11  # seconds of processor time; two processes take half as long
 # Fixtures for which the first test waits; tests of one are not parted, or it is made twice.
 SHARED = {"spark", "chromium", "executed", "made", "page_folder", "wheels", "started"}
 CORE = "test_scenario_prints_what_it_says", "test_its_notebook_says_it"  # never left out

@@ -50,7 +50,7 @@ def test_scenario_prints_what_it_says(path: Path, request: pytest.FixtureRequest
 
 
 @pytest.mark.parametrize(
-    ("path", "column"), product(SCENARIOS, PRESETS), ids=lambda part: getattr(part, "stem", part)
+    ("path", "column"), [*product(SCENARIOS, PRESETS)], ids=lambda part: getattr(part, "stem", part)
 )
 def test_a_scenario_in_every_generation(path: Path, column: str) -> None:
     """It breaks what the file says; captions, titles and events are those of what happens.

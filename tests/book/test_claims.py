@@ -128,6 +128,7 @@ def test_kind_of_several_statements():
 # The page
 
 
+@pytest.mark.slow  # alone; after the others it shows what they computed
 def test_the_page_has_every_claim_of_the_articles_with_its_run_inside():
     page = show.claims().data
     assert page.count("<details") == len(CLAIMS)

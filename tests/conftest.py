@@ -27,7 +27,7 @@ SLOW = Path(__file__).with_name("slow.txt")
 CHECK_S = 11  # seconds of processor time; two processes take half as long
 # Fixtures for which the first test waits; tests of one are not parted, or it is made twice.
 SHARED = {"spark", "chromium", "executed", "made", "page_folder", "wheels", "started"}
-CORE = "test_scenario_prints_what_it_says", "test_its_notebook_says_it"  # never left out
+CORE = "prints_what_it_says", "its_notebook_says_it", "keeps_its_budget"  # never left out
 
 
 # Hypothesis mixes constants of all imported local modules into its draws, so a property would get

@@ -319,8 +319,9 @@ def parse(value: Any, parameter: Parameter) -> Any:
 def _is_in_range(value: Any, parameter: Parameter) -> bool:
     """Whether a number, or a release of Kafka, is in the last range of the comment."""
     ranges, is_number = RANGE.findall(parameter.comment), isinstance(value, int | float)
-    is_release = value and ("release" in parameter.comment or "version" in parameter.comment)
-    if not ranges or not (is_release or is_number):
+    is_release = re.search("release|version", f"{parameter.name} {parameter.comment}")
+    is_named = value == "" or f'"{value}"' in parameter.comment
+    if not ranges or is_named or not (is_release or is_number):
         return True
     low, high = ranges[-1]
     if is_number:

@@ -259,14 +259,14 @@ def test_a_value_of_another_type_is_refused_with_what_is_valid(default, text, ex
         ([1], "values to try; 1 to 1,000 each", "[2, 1001]", False),
         (12.0, "seconds; 0 (one batch) to 3,600", "3600.5", False),
         ("3.7", "Kafka release: any from 0.8.2 to 4.4", "2.4.1", True),
-        ("3.7", "Kafka release: any from 0.8.2 to 4.4", "99", False),
+        ("newest", 'your Kafka: "newest", or any from 0.8.2 to 4.4', "99", False),
         ("4.0", "release to compare with: any from 3.7 to 4.0", "4.1", False),
         ("", "Kafka release to try it on, 0.8.2 to 4.4; empty: the newest", "", True),
         (None, "limit, in s; 0.001 to 86,400; None: not known", "0", False),
     ],
 )
 def test_a_value_out_of_the_range_in_the_comment_is_refused(default, comment, text, is_right):
-    parameter = Parameter("limit", default, comment)
+    parameter = Parameter("release", default, comment)
     refused = pytest.raises(NotebookError, match="its range")
     with contextlib.nullcontext() if is_right else refused:
         notebooks.parse(text, parameter)

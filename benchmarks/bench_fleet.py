@@ -2,19 +2,15 @@
 
 Run it by `make bench`; a day of a large fleet is `a_day.py`. A *partition-fetch* is one partition
 in one fetch request; SimPy and plain Python look at it each time, the kernel only where there is
-something new. One core means processor time. Measurements that need a process of their own (memory,
-Spark with one and two cores) run this file again, with `--part`. Nothing passes or fails here; the
-figures are printed.
+something new. One core means processor time. Memory, and Spark with one and two cores, are measured
+in a process of their own. Nothing passes or fails here; the figures are printed.
 """
 
 from __future__ import annotations
 
-import json
-import resource
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -22,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 import numpy as np
 import pyarrow as pa
+from alone import alone, peak_mb
 from models.cells import Timed, arrivals_of, by_c, by_kernel, by_python, c_library
 
 from isrlab.fleet import FleetConfig, simulate
@@ -36,7 +33,6 @@ try:
     from models.simpy_cell import RestingSimpyCell, SimpyCell
 except ImportError:
     SIMPY: tuple[type, ...] = ()
-    print("simpy is not installed: no comparison with it (pip install simpy)")
 else:
     SIMPY = (SimpyCell, RestingSimpyCell)
 
@@ -66,10 +62,6 @@ SPARK_JOB = FleetConfig(partitions=4_000, brokers=24, minutes=540)
 
 def main() -> None:
     """Print the figures."""
-    if "--part" in sys.argv:
-        name, argument = sys.argv[2:]
-        print(json.dumps(PARTS[name](int(argument))))
-        return
     began = time.perf_counter()
     run_cell(SMALL, 1)
     print(f"ready (compiled, or read from the cache) after {time.perf_counter() - began:.1f} s")
@@ -77,20 +69,6 @@ def main() -> None:
     grow()
     on_spark()
     print(f"\nall of this took {time.perf_counter() - began:.0f} s")
-
-
-def in_own_process(part: str, argument: int) -> Figures:
-    """The figures of a part, run alone in a process."""
-    command = [sys.executable, __file__, "--part", part, str(argument)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{part} {argument} failed:\n{done.stderr[-2_000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def peak_mb() -> float:
-    """The largest memory this process has had, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 # Against SimPy and plain Python
@@ -120,6 +98,8 @@ def compare() -> None:
         others += [by_python(NaiveCell, config, arrivals)] if models else []
         row += "".join(f"{_times(kernel, other):>8}{_sign(kernel, other)}" for other in others)
         print(row, flush=True)
+    if not SIMPY:
+        print("  simpy is not installed: no comparison with it (pip install simpy)")
     print(
         "  kernel and C: time for each batch, with all that follows from it. SimPy, resting (SimPy"
     )
@@ -156,7 +136,7 @@ def grow() -> None:
     print(f"  {'partitions':>10}{'one core':>12}{'for each 1,000':>16}{'memory':>10}{'events':>11}")
     each = []
     for partitions in GROWING:
-        seen = in_own_process("grow", partitions)
+        seen = alone(part_grow, partitions)
         each.append(seen["seconds"] * 1_000 / partitions)
         print(
             f"  {partitions:>10,}{seen['seconds']:>10.2f} s{each[-1]:>14.3f} s"
@@ -195,7 +175,7 @@ def on_spark() -> None:
         return
     job, hours = SPARK_JOB, SPARK_JOB.minutes / 60
     print(f"\nSpark, {job.partitions:,} partitions on {job.brokers} brokers, {hours:.0f} hours:")
-    one, two = in_own_process("spark", 1), in_own_process("spark", 2)
+    one, two = alone(part_spark, 1), alone(part_spark, 2)
     for seen in (one, two):
         print_spark(seen)
     print(f"  scaling: {one['job_s'] / two['job_s']:.2f} times as fast on two cores")
@@ -246,8 +226,6 @@ def _memory(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for _ in batches:
         yield pa.RecordBatch.from_pydict({"mb": [peak_mb()]})
 
-
-PARTS: dict[str, Callable[[int], Figures]] = {"grow": part_grow, "spark": part_spark}
 
 if __name__ == "__main__":
     main()

@@ -9,17 +9,17 @@ states tell. TLC's figures are stored: two workers, on two cores.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
 import time
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from alone import alone
 
 from cases.reference_systems import KIP320, Reference
 from isrlab_proof.search.breadth_first import BreadthFirst, resident_bytes
@@ -45,20 +45,14 @@ def measure(name: str, make: Any, workers: int) -> None:
           f"{(at.memory - before) / at.distinct:>6,.0f}{hits}", flush=True)  # fmt: skip
 
 
-def alone(*search: Any) -> None:
-    """Measure a search in a new process: an old one has freed memory, and would grow by less."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-        process.submit(measure, *search).result()
-
-
 def main(systems: Iterable[tuple[str, int, int]], workers: int) -> None:
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     print(f"search of everything, {time.strftime('%H:%M')}, load {load:.1f}; {TLC}")
     print("  system          workers     states transitions   per s  per CPU s     MB  bytes/state")
-    alone("Kip320 3,2,2,2", partial(Reference, KIP320, 3, 2, 2, 2), workers)
+    alone(measure, "Kip320 3,2,2,2", partial(Reference, KIP320, 3, 2, 2, 2), workers)
     for version, crashes, lags in systems:
         budgets = {"produces": 2, "crashes": crashes, "losses": 1, "lags": lags}
-        alone(f"engine {version}", partial(system_of, version, LINE, budgets), workers)
+        alone(measure, f"engine {version}", partial(system_of, version, LINE, budgets), workers)
 
 
 if __name__ == "__main__":

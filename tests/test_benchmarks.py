@@ -1,19 +1,15 @@
 """Each benchmark runs, with its smallest size, and prints its figures."""
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parent.parent / "benchmarks"
-
 
 @pytest.fixture(autouse=True)
 def _folder(monkeypatch):
-    monkeypatch.syspath_prepend(str(FOLDER))
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "benchmarks"))
 
 
 def test_engine(capsys):
@@ -61,6 +57,12 @@ def test_search(capsys):
     import bench_search as bench
 
     bench.measure("Kip320", partial(bench.Reference, bench.KIP320, 2, 1, 1, 1), 1)
-    system = partial(bench.system_of, "2.4", "partition replicas=1,2", {"produces": 1})
-    bench.measure("engine", system, 1)
+    bench.measure("engine", partial(bench.system_of, "2.4", bench.LINE, {"produces": 1}), 1)
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_a_process_of_its_own_does_not_count_what_its_parent_had():
+    from alone import alone, peak_mb
+
+    held = b"x" * 400_000_000
+    assert alone(peak_mb) < len(held) / 1e6 < peak_mb()

@@ -1,7 +1,5 @@
 """Costs, bands and risk: a few rows in, the rows expected."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

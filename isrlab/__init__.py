@@ -49,10 +49,9 @@ _PLACES = {
     "kraft": "engine.kraft", "messages": "engine.messages", "rule": "show.rule:rule",
     "plot_story": "show.replicas:plot_story", "plot_replicas": "show.replicas:plot_replicas",
     "plot_beside": "show.replicas:plot_beside", "finding": "show.replicas:finding",
-    "plot_messages": "show.messages:plot_messages",
-    "high_watermark_delays": "show.messages:high_watermark_delays",
-    "plot_matrix": "show.matrix:plot_matrix", "membership": "show.membership",
-    "offsets": "show.offsets", "step_slider": "show.controls:step_slider",
+    "plot_messages": "show.messages:plot_messages", "plot_matrix": "show.matrix:plot_matrix",
+    "high_watermark_delays": "show.messages:high_watermark_delays", "offsets": "show.offsets",
+    "membership": "show.membership", "step_slider": "show.controls:step_slider",
     "table": "show.table:table", "counted": "show.style:counted", "duration": "show.style:duration",
     "fleet": "fleet", "events": "events", "churn": "churn", "spark": "spark",
 }  # fmt: skip

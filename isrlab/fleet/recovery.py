@@ -15,10 +15,7 @@ from isrlab.fleet.cell import cell, leaders
 from isrlab.fleet.config import FleetConfig
 from isrlab.pace import catch_up_s, safe_restart_every_s
 
-__all__ = [
-    "catch_up_s", "expected_rejoin_s", "load_share", "loaded",
-    "safe_restart_every_s",
-]  # fmt: skip
+__all__ = ["catch_up_s", "expected_rejoin_s", "load_share", "loaded", "safe_restart_every_s"]
 
 
 def load_share(config: FleetConfig, broker: int) -> float:

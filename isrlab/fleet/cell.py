@@ -1,6 +1,7 @@
 """One cell from its settings to its rows: load, threads, and the kernel run in windows."""
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,6 +90,7 @@ def _shared_links(config: FleetConfig, threads: int) -> list[tuple[int, int, int
     return [(rate, first, first + each) for first in range(0, threads, each) if rate]
 
 
+@lru_cache(maxsize=1024)  # each cell of a fleet asks for the same brokers
 def _stalls(config: FleetConfig, broker: int) -> s.Ints:
     """Stalls and restarts of a broker, int64[n, 3]: start, end, speed left in thousandths.
 

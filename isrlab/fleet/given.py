@@ -7,6 +7,7 @@ to random ones, and overlapping pauses merge.
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -46,9 +47,10 @@ def replicas_of(assigned: str) -> list[list[int]]:
     return [[int(number) for number in part.split(",")] for part in assigned.split()]
 
 
-def pauses_of(text: str) -> list[Pause]:
+@lru_cache(maxsize=64)
+def pauses_of(text: str) -> tuple[Pause, ...]:
     """The pauses of a setting. Raises ValueError for other text, or an end before its start."""
-    return [_pause(part.strip()) for part in text.split(",") if part.strip()]
+    return tuple(_pause(part.strip()) for part in text.split(",") if part.strip())
 
 
 def written(pauses: Iterable[Pause]) -> str:

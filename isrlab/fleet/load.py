@@ -15,8 +15,8 @@ memory and does not change the draws. A trace (recorded/) is an input, not a dra
 Left out: weekends, keys that move.
 """
 
-import itertools
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 import numpy as np
 from numpy.random import Generator, Philox, SeedSequence
@@ -34,7 +34,6 @@ CHUNK_BATCHES = 1_024  # of one partition, drawn together
 WINDOW_BATCHES = 1_000_000  # of a cell, held in memory together
 PEAK_HOUR = 15  # of the day, UTC
 
-NO_TIMES = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 NOTHING: Batches = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32))
 
 # Add new kinds at the end: the numbers determine the draws.
@@ -97,11 +96,10 @@ class Load:
     def __init__(self, config: FleetConfig, partitions: Ints) -> None:
         if config.load == TRACE:
             raise ValueError("a trace is not drawn; isrlab.fleet.recorded reads it")
-        numbers = partitions.tolist()
-        self._each = [(_Base(config, p), _bursts(config, p)) for p in numbers]
+        self._each = [(_Base(config, p), _bursts(config, p)) for p in partitions.tolist()]
         self._limits = _most_records(config), config.linger_ms
         self._is_batched = config.batch_size > 0
-        self._open = np.zeros((len(numbers), 2), dtype=np.int64)
+        self._open = np.zeros((len(partitions), 2), dtype=np.int64)
 
     def until(self, end_ms: int) -> Arrivals:
         """The next batches up to `end_ms`."""
@@ -111,7 +109,7 @@ class Load:
                 [batched(*_in_order(_joined(row)), end_ms, self._limits, held)]
                 for row, held in zip(rows, self._open, strict=True)
             ]
-        ts_ms, records = _joined(itertools.chain.from_iterable(rows))
+        ts_ms, records = _joined(source for row in rows for source in row)
         counts = [sum(len(times) for times, _ in row) for row in rows]
         places = np.repeat(np.arange(len(rows), dtype=np.int32), counts)
         order = _order(ts_ms)
@@ -249,6 +247,7 @@ def acks_all(config: FleetConfig, partitions: Ints) -> NDArray[np.bool_]:
     return np.array(draws) < config.acks_all_share
 
 
+@lru_cache(maxsize=1024)  # each cell of a fleet asks for the same brokers
 def follower_bytes_per_s(config: FleetConfig, broker: int) -> int:
     """The rate at which each fetcher thread of a broker can receive and write."""
     share = stream(config.seed, _RATE, broker).uniform(-1, 1) * config.follower_spread

@@ -64,7 +64,7 @@ def test_a_slow_network_makes_produces_wait_for_as_long_as_it_is_slow() -> None:
 def test_pauses_are_text_and_back() -> None:
     text = "fetchers 2 15.000-30.000, down 3 40.000-60.500, latency 1 0.000-2.000 250"
     assert given.written(given.pauses_of(text)) == text
-    assert given.pauses_of("") == []
+    assert given.pauses_of("") == ()
 
 
 @pytest.mark.parametrize(("settings", "says"), [

@@ -286,12 +286,12 @@ def taken(state: State) -> Ints:
     return state.events[:count].copy()
 
 
-def _words(setup: Setup) -> tuple[Ints, Ints]:
-    """For each thread, its first word in `State.active`, and one past its last."""
+def _words(setup: Setup) -> tuple[Ints, Ints, Ints]:
+    """Of each thread: its partitions, its first word in `State.active`, and one past its last."""
     partitions = np.bincount(setup.thread_of.ravel(), minlength=len(setup.stalls))
     words = -(-partitions // WORD)
     ends = np.cumsum(words)
-    return ends - words, ends
+    return partitions, ends - words, ends
 
 
 def _replicas(setup: Setup) -> tuple[NDArray[np.void], NDArray[np.void], NDArray[np.int32]]:
@@ -310,12 +310,12 @@ def _replicas(setup: Setup) -> tuple[NDArray[np.void], NDArray[np.void], NDArray
     rows["sent_high_watermark"] = is_full * setup.backlog_records
     for clock in ("last_caught_up_ms", "had_all_ms", "last_fetch_ms", "counted_fetch_ms"):
         rows[clock][~is_full] = LONG_AGO_MS
-    words_from, words_to = _words(setup)
+    sizes, words_from, words_to = _words(setup)
     followers = np.zeros(int(words_to.max(initial=0)) * WORD, dtype=FOLLOWER_ROW)
+    by_thread = np.argsort(setup.thread_of, axis=None, kind="stable")
+    rows_from = words_from * WORD - np.cumsum(sizes) + sizes
     follower_at = np.zeros((count, slots), dtype=np.int32)
-    for thread, word in enumerate(words_from.tolist()):
-        mine = setup.thread_of == thread
-        follower_at[mine] = word * WORD + np.arange(mine.sum())
+    follower_at.flat[by_thread] = np.repeat(rows_from, sizes) + np.arange(count * slots)
     followers[follower_at] = rows
     return partitions, followers, follower_at
 
@@ -324,8 +324,7 @@ def _threads(setup: Setup) -> NDArray[np.void]:
     """THREAD_ROW[threads] at time 0."""
     threads = np.zeros(len(setup.stalls), dtype=THREAD_ROW)
     threads["next_ms"] = setup.links.fetch_latency_ms
-    threads["partitions"] = np.bincount(setup.thread_of.ravel(), minlength=len(threads))
-    threads["words_from"], threads["words_to"] = _words(setup)
+    threads["partitions"], threads["words_from"], threads["words_to"] = _words(setup)
     threads["bytes_per_s"] = setup.bytes_per_s
     threads["link"] = NO_LINK
     for place, (_, first, past) in enumerate(setup.shared_links):

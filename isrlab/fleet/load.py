@@ -243,8 +243,10 @@ def acks_all(config: FleetConfig, partitions: Ints) -> NDArray[np.bool_]:
 
     `partitions` int64[n]: their numbers in the topic.
     """
+    if (share := config.acks_all_share) in (0, 1):
+        return np.full(len(partitions), share == 1)
     draws = [stream(config.seed, _ACKS, partition).random() for partition in partitions.tolist()]
-    return np.array(draws) < config.acks_all_share
+    return np.array(draws) < share
 
 
 @lru_cache(maxsize=1024)  # each cell of a fleet asks for the same brokers

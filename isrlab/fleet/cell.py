@@ -101,9 +101,8 @@ def _stalls(config: FleetConfig, broker: int) -> s.Ints:
     after_ms = KRAFT_STOP_MS if config.kafka.kraft else 0
     starts, ends = load.stalls(config, broker)
     rows = np.column_stack([starts, ends, np.full(len(starts), round(1000 * config.stall_speed))])
-    outages = [(*row, after_ms) for row in zip(*load.restarts(config, broker), strict=True)]
-    for start, end, fetches_ms in outages:
-        stop = min(start + fetches_ms, end)
+    for start, end in zip(*load.restarts(config, broker), strict=True):
+        stop = min(start + after_ms, end)
         rows[:, 1] = np.where(rows[:, 0] < stop, np.minimum(rows[:, 1], stop), rows[:, 1])
         rows[:, 0] = np.where(rows[:, 0] >= stop, np.maximum(rows[:, 0], end), rows[:, 0])
         rows = np.vstack([rows[rows[:, 0] < rows[:, 1]], [[stop, end, 0]]])

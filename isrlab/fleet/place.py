@@ -31,10 +31,9 @@ def zookeeper(racks: Racks, partitions: int, factor: int, random: Generator | No
     placed = []
     for partition in range(partitions):
         first = partition + start
-        begin = (shift + partition // len(order)) * many
         replicas = [order[first % len(order)]]
         used = {rack_of[replicas[0]]}
-        steps = count(begin)
+        steps = count((shift + partition // len(order)) * many)
         while len(replicas) < factor:
             broker = order[(first + 1 + next(steps) % (len(order) - 1)) % len(order)]
             is_new_rack = rack_of[broker] not in used or len(used) == many

@@ -14,6 +14,7 @@ help.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -99,8 +100,7 @@ def _batches(config: FleetConfig, leader: int, recorded: CellRecording | None) -
     """The approximate number of batches of a cell."""
     if recorded:
         return len(recorded.arrivals.ts_ms)
-    led = (assignment(config)[:, 0] == leader).sum()
-    return led * config.minutes / config.batch_every_ms
+    return (assignment(config)[:, 0] == leader).sum() * config.minutes / config.batch_every_ms
 
 
 def run_plan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -112,6 +112,7 @@ def run_plan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def planned(batches: Iterator[pa.RecordBatch]) -> Iterator[CellPlan]:
     """Settings, leader and share of a trace of every cell in a part of the plan."""
+    gc.freeze()  # no collection looks at what this worker has imported
     for row in (row for batch in batches for row in batch.to_pylist()):
         yield FleetConfig.from_json(row["config"]), row["leader"], unpacked(row["recorded"])
 

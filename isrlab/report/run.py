@@ -236,13 +236,13 @@ class ThisInterpreter(AsyncKernelManager):
     async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]
         await super().start_kernel(**options, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    async def shutdown_kernel(self, *how: Any, **more: Any) -> None:  # type: ignore[override]
-        """End what the kernel's cells started, too: a slow kernel may end before it has done so."""
+    async def cleanup_resources(self, restart: bool = False) -> None:  # type: ignore[override]
+        """The last step of nbclient, however the kernel ended: end what its cells started, too."""
         group = getattr(self.provisioner, "pgid", None)
-        await super().shutdown_kernel(*how, **more)
         if group:  # of this kernel alone: it has a session of its own; none on Windows
             with suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
+        await super().cleanup_resources(restart)
 
 
 def blank_record(run: notebooks.NotebookRun) -> gallery.RunRecord:

@@ -57,18 +57,20 @@ SHOWN = {  # by file; "not" precedes a text that must be missing
         *('href="../index.html"', "pyspark", "numba", "numpy", "papermill", "Python 3."),
     ),
     "runs/02_fails.html": ("Traceback (most recent call last)", "before", "not \x1b"),
-    "runs/03_kernel_dies.html": ("Kernel died", "<pre>before"),  # its output is kept
+    "runs/03_kernel_dies.html": ("Kernel died", "<pre>before "),  # its output is kept
 }
 
 
 class TestWholeReport:
     def test_failures_make_the_status_and_the_others_still_run(self, made):
-        done, _ = made
+        done, out = made
         assert done.returncode == 1
         assert "2 ok, 2 failed, 1 not run" in done.stdout
         for line in ("01_works: ok", "02_fails: failed", "ZeroDivisionError: division by zero"):
             assert line in done.stderr
         assert "Traceback" not in done.stderr
+        child = re.search(r"<pre>before (\d+)", text_of(out, "runs/03_kernel_dies.html"))
+        assert not is_running(int(child[1])), "the kernel is gone, and what it had started is not"
 
     @pytest.mark.parametrize("name", SHOWN)
     def test_pages_show_what_they_should(self, made, name):
@@ -104,8 +106,7 @@ class TestWholeReport:
         printed = executed["cells"][4]["outputs"][0]["text"]
         assert eval("".join(printed))[0] == HOSTILE
         assert "<script" not in without_player(out / "index.html")
-        index = text_of(out, "index.html")
-        assert index.count("A small run that works") == 2
+        assert text_of(out, "index.html").count("A small run that works") == 2
 
 
 def without_player(page: Path) -> str:
@@ -161,8 +162,7 @@ def test_interrupt_keeps_what_is_done_and_ends_the_children(number, tmp_path):
     for line in running.stderr:
         if line.startswith("01_works: ok"):
             break
-    wait_for(lambda: len(descendants(running.pid, "sleep")) == 2)
-    children = descendants(running.pid, "sleep")
+    children = wait_for(lambda: len(found := descendants(running.pid, "sleep")) == 2 and found)
     running.send_signal(number)
     _, printed = running.communicate(timeout=60)
     assert running.returncode == 130

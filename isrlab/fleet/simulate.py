@@ -112,7 +112,8 @@ def run_plan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def planned(batches: Iterator[pa.RecordBatch]) -> Iterator[CellPlan]:
     """Settings, leader and share of a trace of every cell in a part of the plan."""
-    gc.freeze()  # no collection looks at what this worker has imported
+    if not gc.get_freeze_count():  # a new worker: no collection looks at what it has imported
+        gc.freeze()
     for row in (row for batch in batches for row in batch.to_pylist()):
         yield FleetConfig.from_json(row["config"]), row["leader"], unpacked(row["recorded"])
 

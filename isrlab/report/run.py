@@ -237,7 +237,7 @@ class ThisInterpreter(AsyncKernelManager):
         await super().start_kernel(**options, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     async def cleanup_resources(self, restart: bool = False) -> None:  # type: ignore[override]
-        """The last step of nbclient, however the kernel ended: end what its cells started, too."""
+        """Also end what the cells started: nbclient comes here last, however the kernel ended."""
         group = getattr(self.provisioner, "pgid", None)
         if group:  # of this kernel alone: it has a session of its own; none on Windows
             with suppress(ProcessLookupError):
